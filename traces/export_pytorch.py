@@ -9,7 +9,7 @@ my_model.py:build is an nn.Module, or a function that returns one, or (model, lo
 nn.Module, or a list of modules or of (name, module) in a row; loss a function of the outputs, or of outputs and targets, that returns
 one number (default: the model's own loss); input a tensor, a tuple of arguments, or a dict of
 arguments by name. The model is cut into stages where --stages says; a stage never overwrites the input that it is run from.
-Times are medians, memory is exact storage bytes; traces/README.md says how each is measured.
+Times are medians, memory is exact storage bytes; traces/measured.md says how each is measured.
 """
 
 import argparse

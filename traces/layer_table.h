@@ -1,6 +1,6 @@
 #pragma once
 // A model as planners of pipelines see it: layers with the ways in which each can be run, what flows between them, and
-// the machine to plan for where the file names one. The format is described in traces/README.md, "Tables of layers".
+// the machine to plan for where the file names one. The format is described in traces/imports.md.
 
 #include <cstdint>
 #include <filesystem>

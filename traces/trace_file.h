@@ -1,5 +1,5 @@
 #pragma once
-// Trace files: JSON text <-> Chain or Graph. The format is described key by key in traces/README.md.
+// Trace files: JSON text <-> Chain or Graph. The format is described key by key in traces/format.md.
 
 #include <filesystem>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 // A schedule as a plan that PyTorch can run: stages by their modules, values by name, actions in order
-// (plimsoll.plan.v1, validate/README.md).
+// (plimsoll.plan.v1, validate/plan_format.md).
 
 #include <string>
 

@@ -1,7 +1,7 @@
 #pragma once
 // What of a schedule of an operator graph PyTorch's selective checkpointing can do: which ops of each stage are saved,
 // the others run again once, all together, when the backward reaches the stage (plimsoll.policy.v1,
-// validate/README.md).
+// validate/plan_format.md).
 
 #include <string>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a measured chain asked its allocator for, in order, by stage and pass. Field by field in traces/README.md.
+// What a measured chain asked its allocator for, in order, by stage and pass. Field by field in traces/chain.md.
 
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
 #pragma once
-// The coarse view of a model: stages 1..L in a row, the last one the loss. Field by field in traces/README.md.
+// The coarse view of a model: stages 1..L in a row, the last one the loss. Field by field in traces/chain.md.
 
 #include <cstdint>
 #include <optional>

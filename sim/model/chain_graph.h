@@ -25,7 +25,7 @@ struct ChainGraph {
   std::vector<OpId> updates;
 };
 
-/// Memory and time of every op follow the stage's fields (traces/README.md): forward i reads x_i and makes x_{i+1} and,
+/// Memory and time of every op follow the stage's fields (traces/chain.md): forward i reads x_i and makes x_{i+1} and,
 /// unless nothing is to be kept, the inner tensors that are only saved; backward i reads the gradients of what the
 /// stage made, the inner tensors, and what the stage keeps of x_i and x_{i+1}. What passes a stage by is made and
 /// counted once, and so is its gradient. The network's input stays until the first stage's backward. Splitting needs

@@ -14,7 +14,7 @@ struct OpCase {
   Op op;
 };
 
-/// Every kind of README.md, with odd sizes and even ones; seeds differ from case to case.
+/// Every kind of validate/networks.md, with odd sizes and even ones; seeds differ from case to case.
 std::vector<OpCase> op_cases();
 
 /// The first case of a kind.

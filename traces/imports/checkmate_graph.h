@@ -1,6 +1,6 @@
 #pragma once
 // Graphs in the manner of Checkmate's published ones: nodes with a size, a cost and a direction, edges between them,
-// nothing more. JSON, described key by key in traces/README.md.
+// nothing more. JSON, described key by key in traces/imports.md.
 
 #include <filesystem>
 #include <string>

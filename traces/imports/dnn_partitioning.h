@@ -1,6 +1,6 @@
 #pragma once
 // Reads the graphs of dnn-partitioning, the throughput planner of Tarnawski et al.: one JSON object, described key by
-// key in traces/README.md, "Importers".
+// key in traces/imports.md.
 
 #include <filesystem>
 #include <string>

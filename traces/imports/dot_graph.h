@@ -1,6 +1,6 @@
 #pragma once
 // Graphs of ops in Graphviz's DOT language, as partitioners of graphs read and write them. The attributes that count
-// are described in traces/README.md, "Importers"; all others are drawing.
+// are described in traces/imports.md; all others are drawing.
 
 #include <filesystem>
 #include <string>

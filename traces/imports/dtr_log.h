@@ -1,6 +1,6 @@
 #pragma once
 // Reads the logs of DTR's authors (simrd): one JSON object a line, all numbers written as strings. The keys are
-// described in traces/README.md, "Importers".
+// described in traces/imports.md.
 
 #include <filesystem>
 #include <string>

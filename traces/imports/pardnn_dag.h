@@ -1,6 +1,6 @@
 #pragma once
 // Profiled graphs of ParDNN's authors as lines of text: ops with times, bytes and colocation, then edges. Described
-// column by column in traces/README.md, "Importers".
+// column by column in traces/imports.md.
 
 #include <filesystem>
 #include <string>

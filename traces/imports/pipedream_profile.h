@@ -1,6 +1,6 @@
 #pragma once
 // Reads the profiles of PipeDream's authors (graph.txt): a line a node with its times and sizes, a line an edge. The
-// syntax is described in traces/README.md, "Importers".
+// syntax is described in traces/imports.md.
 
 #include <filesystem>
 #include <string>

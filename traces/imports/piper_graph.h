@@ -1,5 +1,5 @@
 #pragma once
-// Reads the graphs of Piper's authors: one JSON object, described key by key in traces/README.md, "Importers".
+// Reads the graphs of Piper's authors: one JSON object, described key by key in traces/imports.md.
 
 #include <filesystem>
 #include <string>

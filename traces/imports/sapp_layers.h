@@ -1,5 +1,5 @@
 #pragma once
-// Reads the layers of SAPP's pipeline balancing: one JSON object, described key by key in traces/README.md,
+// Reads the layers of SAPP's pipeline balancing: one JSON object, described key by key in traces/imports.md,
 // "Importers".
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 #pragma once
 // The networks of ParDNN's experiments as graphs of made-up ops: what depends on what is theirs, times and bytes are
-// typical proportions. Two sizes each; traces/README.md says what they are.
+// typical proportions. Two sizes each; traces/synthetic.md says what they are.
 
 #include "traces/models/training_graph.h"
 

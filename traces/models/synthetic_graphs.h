@@ -1,6 +1,6 @@
 #pragma once
 // Synthetic graphs of training iterations with as many ops, as much parallelism and as much communication as the
-// published ones have: `rnn`, `crn`, `wrn`, `trn`, `e3d`. How every number comes about: traces/README.md.
+// published ones have: `rnn`, `crn`, `wrn`, `trn`, `e3d`. How every number comes about: traces/synthetic.md.
 
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-"""Measures a torch module stage by stage and writes Plimsoll traces (see traces/README.md)."""
+"""Measures a torch module stage by stage and writes Plimsoll traces (see traces/exporter.md)."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
 """Runs a chain once, stage by stage or as plain training does, and tells a probe what happens.
 
 Stage by stage, the caller holds every boundary tensor that the sequence still needs, and every gradient until the backward
-that reads it is over: the executor that `saved_bytes` and the workspaces describe (traces/README.md).
+that reads it is over: the executor that `saved_bytes` and the workspaces describe (traces/measured.md).
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Which layers' backwards read what a stage's forward has saved, and as what: `conv3x3.input`, `relu.output`; of the input of a
 pooling PyTorch's read the shape alone, `pool.shape`.
 
-Names are those of traces/README.md. Nodes of autograd's graph show what they have saved as attributes, `_saved_result` and the like.
+Names are those of traces/chain.md. Nodes of autograd's graph show what they have saved as attributes, `_saved_result` and the like.
 """
 
 from plimsoll_torch.nodes import held_by, nodes_behind

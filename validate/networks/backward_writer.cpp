@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-/// Those of the forward, and whose gradient it is (traces/README.md, "Loops").
+/// Those of the forward, and whose gradient it is (traces/graph.md, "Loops").
 Attributes attributes_of(const Op& forward) {
   Attributes attributes = forward.attributes;
   attributes.emplace_back("of", forward.name);

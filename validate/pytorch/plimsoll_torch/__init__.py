@@ -1,4 +1,4 @@
-"""Training in PyTorch by a plan of Plimsoll's: `step = apply(model, "plan.json"); loss = step(inputs, targets)` (validate/README.md)."""
+"""Training in PyTorch by a plan of Plimsoll's: `step = apply(model, "plan.json"); loss = step(inputs, targets)` (validate/pytorch.md)."""
 
 from .errors import Refused
 from .plan import LimitExceeded, WrongPlan

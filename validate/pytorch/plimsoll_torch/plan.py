@@ -1,4 +1,4 @@
-"""Plans (plimsoll.plan.v1, validate/README.md): read from a file, judged, and ready to be run."""
+"""Plans (plimsoll.plan.v1, validate/plan_format.md): read from a file, judged, and ready to be run."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Policies for torch's selective checkpointing from a plan of an operator graph (plimsoll.policy.v1, validate/README.md).
+"""Policies for torch's selective checkpointing from a plan of an operator graph (plimsoll.policy.v1, validate/plan_format.md).
 
     contexts = policies("policy.json")
     y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False, context_fn=contexts["blocks.0"])
