@@ -279,7 +279,7 @@ void add_stages_command(CLI::App& app, int& exit_code) {
       ->type_name("MODEL");
   command
       ->add_option("--planner", arguments->planner,
-                   "planner (strategies/README.md, \"Cuts\"): pipedream, piper, equal, ideals,\nalpa, madpipe or sapp")
+                   "planner (docs/strategies/pipelining/cuts.md): pipedream, piper, equal, ideals,\nalpa, madpipe or sapp")
       ->required()
       ->type_name("NAME");
   command

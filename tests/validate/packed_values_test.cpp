@@ -1,4 +1,4 @@
-// What packed forms keep of a value: by hand, and on white noise against the formulas of strategies/README.md.
+// What packed forms keep of a value: by hand, and on white noise against the formulas in docs/strategies/compression.
 
 #include <catch2/catch.hpp>
 

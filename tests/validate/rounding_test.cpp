@@ -87,7 +87,7 @@ Codec actnn_groups(std::uint32_t bits) {
 
 struct Lossy {
   Codec codec;
-  double stated;  ///< as measured by others of white noise, strategies/README.md's formulas
+  double stated;  ///< as measured by others of white noise, the formulas in docs/strategies/compression
 };
 
 TEST_CASE("what the kernels lose of white noise is the closed form within 2 %", "[compression]") {

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""The pages of the tree: no link leads nowhere, every strategy has its section under fixed headings with its options, the tables that the
+program knows are its own, and the words are what CONTRIBUTING.md asks for, but for the pages of not_rewritten.txt.
+
+    tests/documentation/pages_test.py PROGRAM           # all of it
+    tests/documentation/pages_test.py PROGRAM --write   # writes the tables into the pages
+"""
+import pathlib
+import re
+import sys
+import unittest
+
+import pages
+
+PROGRAM = pathlib.Path("build/plimsoll")
+PLANNED = ("Idea", "Equation", "Source", "Options", "Scope and limits", "Validation")
+REWRITTEN = ("When to use", "Example", "Options", "Limits", "Method", "Source", "Validation")
+
+
+def missing(text, names):
+    """The first of these parts that does not follow the one before: `**Name.** ` or a heading."""
+    at = 0
+    for name in names:
+        part = re.compile(rf"^(\*\*{name}\.\*\* |#{{2,3}} {name}$)", re.M).search(text, at)
+        if part is None:
+            return name
+        at = part.end()
+    return None
+
+
+class Pages(unittest.TestCase):
+    def test_no_link_leads_nowhere(self):
+        for place in pages.pages():
+            self.assertEqual(pages.broken_links(place, (pages.ROOT / place).read_text()), [], place)
+
+    def test_every_strategy_has_one_section_with_its_parts(self):
+        sections, later = pages.strategy_sections(), pages.not_rewritten()
+        self.assertEqual(set(sections), {strategy["name"] for strategy in pages.strategies(PROGRAM)})
+        for name, found in sections.items():
+            self.assertEqual(len(found), 1, name)
+            place, text = found[0]
+            if place in later:
+                self.assertIsNone(missing(text, PLANNED), name)
+                continue
+            page = (pages.ROOT / place).read_text()
+            shared = [part for part in REWRITTEN[:2] if missing(page.split("\n## `")[0], [part]) is None]
+            self.assertIsNone(missing(text, [part for part in REWRITTEN if part not in shared]), name)
+
+    def test_options_of_pages_that_wait_state_their_defaults(self):
+        for strategy in pages.strategies(PROGRAM):
+            place, text = pages.strategy_sections()[strategy["name"]][0]
+            if place in pages.not_rewritten():
+                options = text.split("\n**Options.** ")[1].split("\n**Scope and limits.** ")[0]
+                for option in strategy["options"]:
+                    self.assertIn(f"`{option['name']}={option['default']}`", options, strategy["name"])
+
+    def test_tables_are_the_program_s(self):
+        for place, name, table in pages.tables(PROGRAM):
+            text = (pages.ROOT / place).read_text()
+            self.assertEqual(pages.with_table(text, name, table), text, f"{place}, {name}: run this with --write")
+
+    def test_every_page_of_strategies_is_in_the_index(self):
+        index = pages.ROOT / pages.INDEX
+        reached = {(index.parent / link.split("#")[0]).resolve() for link in pages.links(index.read_text())}
+        for place in pages.pages():
+            if place.is_relative_to(pages.STRATEGIES):
+                self.assertIn(pages.ROOT / place, reached)
+
+    def test_every_picture_of_a_pipeline_is_shown(self):
+        shown = {(pages.ROOT / place.parent / link).resolve() for place in pages.pages()
+                 for link in pages.links((pages.ROOT / place).read_text())}
+        for picture in (pages.ROOT / "docs/pipelines").iterdir():
+            self.assertIn(picture, shown)
+
+    def test_words(self):
+        later = pages.not_rewritten()
+        self.assertEqual(len(later), len(set(later)))
+        for place in later:
+            self.assertTrue((pages.ROOT / place).exists(), f"not_rewritten.txt has {place}, which is no page")
+        wrong = [f"{place}:{number}: {why}" for place in pages.pages() if place not in later
+                 for number, why in pages.against_the_rules((pages.ROOT / place).read_text())]
+        print(f"{len(later)} pages are still to be rewritten", file=sys.stderr)
+        self.assertEqual(wrong, [])
+
+
+class Rules(unittest.TestCase):
+    """That the checks see what is wrong."""
+
+    def wrong(self, text):
+        return [(number, why.split(":")[0]) for number, why in pages.against_the_rules(text)]
+
+    def test_long_lines(self):
+        self.assertEqual(self.wrong("# T\n\n" + "ab. " * 28), [(3, "112 columns, allowed 110")])
+        self.assertEqual(self.wrong("A [link](" + "x" * 120 + ").\n\n| " + "cell " * 40 + "|\n\n```\n" + "code " * 40 + "\n```\n"), [])
+
+    def test_long_sentences(self):
+        words = ["word"] * 26
+        text = " ".join(words[:13]) + "\n" + " ".join(words[13:]) + "."
+        self.assertEqual(self.wrong(text), [(1, "a sentence of 26 words, allowed 25")])
+        self.assertEqual(self.wrong("- " + text), [(1, "a sentence of 26 words, allowed 25")])
+        self.assertEqual(self.wrong(text.replace("word\n", "word.\n")), [])
+        self.assertEqual(self.wrong(text.replace("word\n", "`a b` et al.\n")), [(1, "a sentence of 28 words, allowed 25")])
+        self.assertEqual(self.wrong("## Source\n\n" + text + "\n\n## Validation\n\nShort.\n"), [])
+        self.assertEqual(self.wrong("**Source.** " + text + "\n**Options.** None.\n"), [])
+
+    def test_glue(self):
+        self.assertEqual(self.wrong("It runs\nbeside it. What is kept, those\nthat stay.\n"),
+                         [(1, "'beside'"), (2, "'those that'"), (2, "'what is'")])
+        self.assertEqual(self.wrong("`beside`, besides.\n\n```\nwhat is\n```\n"), [])
+
+    def test_links(self):
+        for link in ("missing.md", "README.md#no-such-heading", "#nowhere", "dev#anchor"):
+            self.assertEqual(pages.broken_links(pathlib.Path("x.md"), f"# X\n\n[a]({link})"), [link])
+        self.assertEqual(pages.broken_links(pathlib.Path("docs/x.md"), "# A `b_c` d!\n\n[a](../README.md), [b](#a-b_c-d), [c](https://x/y)"), [])
+
+    def test_missing_parts(self):
+        self.assertEqual(missing("**Idea.** a\n**Source.** b\n", ("Idea", "Equation", "Source")), "Equation")
+        self.assertEqual(missing("## Limits\n## Example\n", ("Example", "Limits")), "Limits")
+        self.assertIsNone(missing("### Example\n**Limits.** None.\n", ("Example", "Limits")))
+
+    def test_tables(self):
+        strategy = {"options": [{"name": "a", "default": "1", "values": "x|y", "help": "b"}]}
+        self.assertIn("| `a=1` | x\\|y | b |", pages.options_table(strategy))
+        self.assertEqual(pages.with_table("<!-- t -->\nold\n<!-- end of t -->\n", "t", "new"), "<!-- t -->\nnew\n<!-- end of t -->\n")
+        self.assertIsNone(pages.with_table("no marks", "t", "new"))
+
+
+def write():
+    for place, name, table in pages.tables(PROGRAM):
+        file = pages.ROOT / place
+        text = pages.with_table(file.read_text(), name, table)
+        if text is None:
+            sys.exit(f"{place} has no place for '{name}': <!-- {name} --> and <!-- end of {name} -->")
+        file.write_text(text)
+
+
+if __name__ == "__main__":
+    PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
+    if sys.argv[1:] == ["--write"]:
+        write()
+    else:
+        unittest.main()
