@@ -25,6 +25,7 @@ try:
     from plimsoll_torch.outside import storages_seen_by_python
     from plimsoll_torch.report import KEPT, Counts, Took, report_of
     from plimsoll_torch.stages import split
+    from plimsoll_torch.versions import why_no_bf16_products
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)
@@ -120,6 +121,7 @@ class Loop:
         torch.set_rng_state(state["random"])
 
 
+@unittest.skipIf(why_no_bf16_products(), why_no_bf16_products())
 class InALoop(unittest.TestCase):
     def test_as_the_plain_loop(self):
         results = []
@@ -184,6 +186,11 @@ class SeveralLengths(unittest.TestCase):
         with self.assertRaisesRegex(WrongPlan, message):
             step(*rows(10, 0))
         self.assertTrue(all(p.grad is None for p in self.model.parameters()), "nothing has been done")
+        step = apply(self.model, plan_for(8), loss=loss_of, otherwise="plain")
+        self.compare(step, (10, 8, 3), scale=8.0)
+
+    @unittest.skipIf(why_no_bf16_products(), why_no_bf16_products())
+    def test_others_run_plainly_under_the_autocast_of_the_moment(self):
         step = apply(self.model, plan_for(8), loss=loss_of, otherwise="plain")
         with torch.autocast("cpu", dtype=torch.bfloat16):
             step(*rows(10, 0))

@@ -6,7 +6,9 @@ stand-ins for what torch answers (test_versions.py).
 """
 
 import contextlib
+import functools
 import inspect
+import os
 
 import torch
 
@@ -99,6 +101,22 @@ def why_no_autocast(device, amp):
         return f"on a CPU needs torch 2.2, this is {torch.__version__}; bf16 works"
     if device == "cuda" and amp == "bf16" and not torch.cuda.is_bf16_supported():
         return "torch.cuda.is_bf16_supported() is false on this GPU; fp16 works"
+    return None
+
+
+# A CPU's products in bfloat16 are oneDNN's. 1.13 hands them over where the processor has the instructions, without asking oneDNN, which refuses where
+# DNNL_MAX_CPU_ISA (oneDNN's docs, "CPU Dispatcher Control") keeps it from using them. So those are left to oneDNN that are not small.
+
+@functools.lru_cache(maxsize=None)
+def why_no_bf16_products():
+    """A reason for tests to be skipped: None where this process computes products in bfloat16 on its CPU."""
+    matrix = torch.ones(64, 64, dtype=torch.bfloat16)
+    try:
+        torch.mm(matrix, matrix)
+    except RuntimeError as error:
+        if "could not create a primitive" not in str(error):
+            raise
+        return f"no products in bfloat16 on this CPU: oneDNN says '{error}' (DNNL_MAX_CPU_ISA is {os.environ.get('DNNL_MAX_CPU_ISA', 'not set')})"
     return None
 
 
