@@ -1,5 +1,6 @@
 #pragma once
-// The kinds of ops that networks are made of (validate/networks.md, "Kinds of ops"), and tables with a row for each of them.
+// The kinds of ops that networks are made of (validate/networks.md, "Kinds of ops"), and tables with a row for each of
+// them.
 
 #include <array>
 #include <cstddef>
