@@ -10,6 +10,7 @@
 #include "experiments/commands/commands.h"
 #include "experiments/export/memory_snapshot.h"
 #include "experiments/export/snapshot_of_run.h"
+#include "experiments/study/planning_watch.h"
 #include "experiments/study/summary.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
@@ -27,6 +28,7 @@ struct ExportArguments {
 
 /// The order of the strategy's turns.
 std::string pipeline_csv(const Question& question) {
+  const PlanningWatch watch("planning with " + question.strategy.text);
   const auto [problem, budget, transform_s] = budgeted_problem_of(question);
   if (std::ranges::none_of(question.strategy.passes,
                            [](const Pass& pass) { return pass.strategy->partition != nullptr; })) {
@@ -51,9 +53,11 @@ std::string pipeline_csv(const Question& question) {
 int export_snapshot(const ExportArguments& arguments) {
   if (arguments.file.empty()) throw InputError("export: a memory snapshot is no text; expected -o FILE");
   const Question question = question_of(arguments.question, Asks::strategy);
+  std::optional<PlanningWatch> watch("planning with " + question.strategy.text);
   const auto [problem, budget, transform_s] = budgeted_problem_of(question);
-  note_times(problem);
+  watch->aside([&of = problem] { note_times(of); });
   const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
+  watch.reset();
   if (!made.feasible()) std::cerr << "export: " << infeasibility(question, made) << '\n';
   if (!made.schedule) return exit_no_result;
   const MemorySnapshot snapshot = snapshot_of(problem, *made.schedule, *made.timeline, question.allocator);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -62,21 +63,22 @@ std::vector<Answer> beyond_allocator(std::span<const Answer> answers) {
   return list;
 }
 
-/// Answers, with a word now and then where they take long.
-std::vector<Answer> patient_answer(const Question& question, const Problem& problem,
-                                   std::span<const std::optional<Bytes>> budgets, double transform_s) {
-  const PlanningWatch watch("planning with " + question.strategy.text);
-  return answer(question, problem, budgets, transform_s);
+/// Answers for every budget of the front; looking for these is part of solving.
+std::vector<Answer> answers_for_front(const Question& question, const Problem& problem, double transform_s) {
+  const auto started = std::chrono::steady_clock::now();
+  std::vector<std::optional<Bytes>> budgets;
+  for (const Bytes b : front_budgets(problem, question.strategy.passes)) budgets.emplace_back(b);
+  const std::chrono::duration<double> looking = std::chrono::steady_clock::now() - started;
+  if (budgets.empty()) return {};
+  return answer(question, problem, budgets, transform_s + looking.count());
 }
 
-int simulate_front(const Question& question, const Problem& problem, double transform_s, bool json) {
-  std::vector<std::optional<Bytes>> budgets;
-  {
-    const PlanningWatch watch("looking for the budgets of " + question.strategy.text);
-    for (const Bytes b : front_budgets(problem, question.strategy.passes)) budgets.emplace_back(b);
-  }
-  std::vector<Answer> answers;
-  if (!budgets.empty()) answers = patient_answer(question, problem, budgets, transform_s);
+int simulate_front(const Question& question, bool json) {
+  std::optional<PlanningWatch> watch("planning with " + question.strategy.text);
+  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
+  watch->aside([&of = problem] { note_times(of); });
+  std::vector<Answer> answers = answers_for_front(question, problem, transform_s);
+  watch.reset();
   const std::vector<Answer> failed = beyond_allocator(answers);
   const std::vector<Answer> front = front_of(std::move(answers));
   if (json) {
@@ -135,16 +137,14 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
 AnsweredQuestion answered(const Question& question) {
   Trace trace = load_model(question.trace);
   Platform platform = load_platform(question.platform);
-  {
-    const PlanningWatch watch("planning with " + question.strategy.text);
-    if (auto chosen = chosen_for_devices(question, trace, platform)) {
-      note_times(chosen->problem);
-      return *std::move(chosen);
-    }
+  PlanningWatch watch("planning with " + question.strategy.text);
+  if (auto chosen = chosen_for_devices(question, trace, platform)) {
+    watch.aside([&] { note_times(chosen->problem); });
+    return *std::move(chosen);
   }
   auto [problem, budget, transform_s] = budgeted_problem_of(question, std::move(trace), std::move(platform));
-  note_times(problem);
-  Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
+  watch.aside([&of = problem] { note_times(of); });
+  Answer made = std::move(answer(question, problem, std::span(&budget, 1), transform_s).front());
   return {question, std::move(problem), std::move(made)};
 }
 
@@ -158,11 +158,7 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
     throw InputError(
         fmt::format("--transfers {}: with '--memory front' transfers are the platform's (link)", words.transfers));
   }
-  if (front) {
-    const auto [problem, budget, transform_s] = budgeted_problem_of(question);
-    note_times(problem);
-    return simulate_front(question, problem, transform_s, arguments.json);
-  }
+  if (front) return simulate_front(question, arguments.json);
   const Transfers transfers = std::exchange(question.transfers, Transfers::link);  // which plans are promised for
   auto [asked, problem, made] = answered(question);
   question = std::move(asked);
@@ -211,10 +207,11 @@ void ask_for_pytorch(Question& question) {
 /// A plan that PyTorch could not be told is refused before it is made.
 AnsweredQuestion answered_for_pytorch(Question question) {
   ask_for_pytorch(question);
+  PlanningWatch watch("planning with " + question.strategy.text);
   auto [problem, budget, transform_s] = budgeted_problem_of(question);
   refuse_early_for_pytorch(question, problem);
-  note_times(problem);
-  Answer made = std::move(patient_answer(question, problem, std::span(&budget, 1), transform_s).front());
+  watch.aside([&of = problem] { note_times(of); });
+  Answer made = std::move(answer(question, problem, std::span(&budget, 1), transform_s).front());
   return {std::move(question), std::move(problem), std::move(made)};
 }
 

@@ -14,7 +14,9 @@ void tell(const std::string& text) {
 }  // namespace
 
 PlanningWatch::PlanningWatch(std::string what, std::chrono::milliseconds first, std::chrono::milliseconds pause)
-    : what_(std::move(what)), first_(first), pause_(pause), thread_([this] { run(); }) {}
+    : what_(std::move(what)), first_(first), pause_(pause), is_terminal_(isatty(STDERR_FILENO) == 1), thread_([this] {
+        run();
+      }) {}
 
 PlanningWatch::~PlanningWatch() {
   {
@@ -27,17 +29,20 @@ PlanningWatch::~PlanningWatch() {
 
 void PlanningWatch::run() {
   using namespace std::chrono;
-  const bool terminal = isatty(STDERR_FILENO) == 1;
   const steady_clock::time_point started = steady_clock::now();
-  bool shown = false;
   std::unique_lock lock(mutex_);
   for (milliseconds next = first_; !ends_.wait_until(lock, started + next, [this] { return over_; });
-       next += terminal ? milliseconds(1s) : pause_) {
+       next += is_terminal_ ? milliseconds(1s) : pause_) {
     const std::string line = fmt::format("{}: {} s so far", what_, duration_cast<std::chrono::seconds>(next).count());
-    tell(terminal ? "\r\033[K" + line : line + "\n");
-    shown = true;
+    tell(is_terminal_ ? "\r\033[K" + line : line + "\n");
+    is_shown_ = is_terminal_;
   }
-  if (terminal && shown) tell("\r\033[K");
+  clear();
+}
+
+void PlanningWatch::clear() {
+  if (is_shown_) tell("\r\033[K");
+  is_shown_ = false;
 }
 
 }  // namespace plimsoll

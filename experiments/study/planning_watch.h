@@ -19,14 +19,24 @@ class PlanningWatch {
   PlanningWatch(const PlanningWatch&) = delete;
   PlanningWatch& operator=(const PlanningWatch&) = delete;
 
+  /// Lets others write whole lines on stderr, which no line of this is in the way of.
+  template <class Says>
+  void aside(Says&& says) {
+    const std::lock_guard lock(mutex_);
+    clear();
+    says();
+  }
+
  private:
   void run();
+  void clear();
 
   std::string what_;
   std::chrono::milliseconds first_, pause_;
   std::mutex mutex_;
   std::condition_variable ends_;
   bool over_ = false;
+  bool is_terminal_, is_shown_ = false;  // on it: a line that is to be rewritten
   std::thread thread_;
 };
 
