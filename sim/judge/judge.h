@@ -1,7 +1,5 @@
 #pragma once
-// What check() is made of: a walk over the steps in issue order that keeps what every buffer holds. One file a subject:
-// judge_form.cpp, judge_step.cpp, judge_compute.cpp, judge_copy.cpp, judge_collective.cpp, judge_flows.cpp,
-// judge_codec.cpp, judge_products.cpp, judge_costs.cpp, judge_versions.cpp, judge_places.cpp, judge_end.cpp.
+// What check() is made of: a walk over the steps in issue order that keeps what every buffer holds. One file a subject.
 
 #include <cstdint>
 #include <deque>
@@ -18,8 +16,8 @@
 #include "sim/core/short_list.h"
 #include "sim/judge/check.h"
 #include "sim/judge/happens_before.h"
-#include "sim/judge/judge_flows.h"
-#include "sim/judge/judge_sums.h"
+#include "sim/judge/exchange.h"
+#include "sim/judge/sums.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "sim/judge/check.h"
-#include "sim/judge/judge_sums.h"
+#include "sim/judge/sums.h"
 #include "sim/lower/collective.h"
 #include "sim/lower/schedule_builder.h"
 #include "tests/core/draft.h"

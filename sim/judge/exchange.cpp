@@ -1,9 +1,9 @@
-#include "sim/judge/judge_flows.h"
+#include "sim/judge/exchange.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "sim/judge/judge_sums.h"
+#include "sim/judge/sums.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/judge/judge_sums.h"
+#include "sim/judge/sums.h"
 
 #include <algorithm>
 #include <bit>
