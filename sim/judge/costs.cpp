@@ -1,11 +1,14 @@
-// Costs: durations, workspaces, bytes moved and kinds of streams that the file states, against those of the trace on
-// the platform, worked out here a second time. Steps that declare `measured` may state other times and workspaces.
+// The judge of costs: durations, workspaces, bytes moved and kinds of streams that the file states, against those of
+// the trace on the platform, worked out here a second time. Steps that declare `measured` may state other times and
+// workspaces. Rules: wrong_cost, and wrong_place for a step on a stream of another kind.
 
 #include <algorithm>
 #include <cmath>
 
 #include "sim/core/collective_op.h"
-#include "sim/judge/judge.h"
+#include "sim/judge/judges.h"
+#include "sim/judge/packed_forms.h"
+#include "sim/judge/packed_use.h"
 
 namespace plimsoll {
 namespace {
@@ -101,9 +104,30 @@ std::string written_seconds(std::optional<double> seconds) {
   return seconds ? std::to_string(*seconds) + " s" : "not known on its device";
 }
 
-}  // namespace
+/// Who may have run a device's backward, by the workspaces of its steps so far: a caller stage by stage, or autograd
+/// in one call, which repeats nothing.
+struct Callers {
+  bool by_stage = true, in_one_call = true;
+  std::optional<std::uint32_t> first_micro_batch = {};  ///< whose backward comes first
+};
 
-void Judge::judge_cost(StepId s) {
+class CostJudge final : public Judge {
+ public:
+  explicit CostJudge(Walk& walk) : Judge(walk), callers_(walk.platform.devices.size()) {}
+  void states(StepId s) override;
+
+ private:
+  void judge_cost_of_op(StepId s);
+  void judge_cost_on_host(StepId s);
+  void judge_cost_of_sum(StepId s);
+  Bytes workspace_of(const Step& step, bool keeps, bool in_one_call) const;
+  void judge_cost_of_copy(StepId s);
+  void judge_stream_of_copy(StepId s, BufferId from, BufferId to);
+
+  std::vector<Callers> callers_;  ///< by device
+};
+
+void CostJudge::states(StepId s) {
   const Step& step = schedule_[s];
   const bool moves = step.work.is_transfer();
   if (!moves && step.work.bytes != Bytes{0}) report(Rule::malformed, s, text(s) + " moves bytes without a route");
@@ -113,9 +137,9 @@ void Judge::judge_cost(StepId s) {
   if (step.op != no_op) return judge_cost_of_op(s);
   if (moves && step.collective == no_collective) return judge_cost_of_copy(s);
   const bool converts = !moves && step.reads.count + step.writes.count + step.allocates.count > 0;
-  if (converts && !adds_gradients(step) && is_pair(step)) {
-    const auto [from, to] = pair_of(step);
-    return judge_cost_of_packing(s, from, to);
+  if (converts && !walk_.adds_gradients(step) && Walk::is_pair(step)) {
+    const auto [from, to] = walk_.pair_of(step);
+    return judge_cost_of_packing(walk_, s, from, to);
   }
   if (step.measured) return;
   if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
@@ -125,10 +149,10 @@ void Judge::judge_cost(StepId s) {
 }
 
 /// A sum of gradients reads both and writes one.
-void Judge::judge_cost_of_sum(StepId s) {
+void CostJudge::judge_cost_of_sum(StepId s) {
   const Step& step = schedule_[s];
   const Stream& stream = schedule_[step.stream];
-  if (!adds_gradients(step)) return;  // reported as no conversion
+  if (!walk_.adds_gradients(step)) return;  // reported as no conversion
   if (stream.way != way::compute)
     return report(Rule::wrong_place, s,
                   text(s) + " adds gradients on another stream than one on which its device computes");
@@ -140,10 +164,10 @@ void Judge::judge_cost_of_sum(StepId s) {
              written_seconds(seconds));
 }
 
-void Judge::judge_cost_on_host(StepId s) {
+void CostJudge::judge_cost_on_host(StepId s) {
   const Step& step = schedule_[s];
   const Op& op = graph_[step.op];
-  const std::optional<MemoryId> host = ends_of(step).from;
+  const std::optional<MemoryId> host = walk_.ends_of(step).from;
   if (!host || platform_[*host].device) {
     return report(Rule::wrong_place, s,
                   text(s) + " computes in a place that is neither its device nor that device's host");
@@ -164,7 +188,7 @@ void Judge::judge_cost_on_host(StepId s) {
 
 /// What the op needs beside inputs and outputs: of its implementation; in a backward by whether its gradients are there
 /// (in one call of autograd's: were there before it), in a forward by whether it keeps what is only saved.
-Bytes Judge::workspace_of(const Step& step, bool keeps, bool in_one_call) const {
+Bytes CostJudge::workspace_of(const Step& step, bool keeps, bool in_one_call) const {
   const Op& op = graph_[step.op];
   if (step.implementation > 0) return op.alternatives[step.implementation - 1].workspace;
   bool makes_gradient = false,
@@ -173,7 +197,7 @@ Bytes Judge::workspace_of(const Step& step, bool keeps, bool in_one_call) const 
   for (const TensorId t : op.outputs) {
     if (graph_[t].kind != TensorKind::parameter_gradient) continue;
     makes_gradient = true;
-    if (!in_one_call) is_there &= !fills(step.allocates, t);
+    if (!in_one_call) is_there &= !walk_.fills(step.allocates, t);
   }
   const bool accumulates = makes_gradient && is_there;
   if (in_one_call) {
@@ -184,16 +208,11 @@ Bytes Judge::workspace_of(const Step& step, bool keeps, bool in_one_call) const 
   return keeps ? op.workspace : op.nograd_workspace.value_or(op.workspace);
 }
 
-bool Judge::fills(const Slice& slice, TensorId t) const {
-  return std::ranges::any_of(schedule_.buffers_in(slice),
-                             [&](BufferId b) { return graph_[schedule_[b].tensor].storage == graph_[t].storage; });
-}
-
 /// Which of an op's costs are the step's: one that keeps what is only saved makes it, one that keeps nothing does not.
 /// Where that does not tell, because it is there already or is nothing, either may be stated, but time and workspace
 /// of the same. A forward that keeps nothing may have followed gradients all the same, as a checkpoint without
 /// reentrance does, and then takes the time of one that keeps.
-void Judge::judge_cost_of_op(StepId s) {
+void CostJudge::judge_cost_of_op(StepId s) {
   const Step& step = schedule_[s];
   const Op& op = graph_[step.op];
   const Stream& stream = schedule_[step.stream];
@@ -205,18 +224,18 @@ void Judge::judge_cost_of_op(StepId s) {
   if (step.measured) return;
   bool may_keep = true, may_drop = true;
   for (const TensorId t : op.saved) {
-    const bool is_new = fills(step.allocates, t);
-    may_keep &= is_new || fills(step.writes, t) || is_live(t, step);
+    const bool is_new = walk_.fills(step.allocates, t);
+    may_keep &= is_new || walk_.fills(step.writes, t) || walk_.is_live(t, step);
     may_drop &= !is_new;
   }
   if (!may_keep && !may_drop) return report(Rule::wrong_output, s, text(s) + " makes only a part of what it saves");
   Callers& callers = callers_[stream.device.index];
-  if (ran_[run_of(step)] > 0 || !schedule_.updates.are_synchronous()) callers.in_one_call = false;
+  if (walk_.runs_of(step) > 0 || !schedule_.updates.are_synchronous()) callers.in_one_call = false;
   if (is_backward(op.phase) && !callers.first_micro_batch) callers.first_micro_batch = step.micro_batch;
   const bool loads = std::ranges::any_of(schedule_.buffers_in(step.allocates), [&](BufferId b) {
     return graph_[schedule_[b].tensor].kind == TensorKind::input;
   });
-  const std::optional<ProductCost> product = product_on_packed(step);
+  const std::optional<ProductCost> product = product_on_packed(walk_, step);
   const Bytes gathered{product ? product->workspace : 0};
   Callers match{false, false};
   for (const bool keeps : {true, false}) {
@@ -247,7 +266,7 @@ void Judge::judge_cost_of_op(StepId s) {
              std::to_string((workspace_of(step, keeps, !before.by_stage) + gathered).count) + " B");
 }
 
-void Judge::judge_cost_of_copy(StepId s) {
+void CostJudge::judge_cost_of_copy(StepId s) {
   const Step& step = schedule_[s];
   const std::size_t filled = step.writes.count + step.allocates.count;
   if (step.reads.count != 1 || filled != 1) return;  // reported as no copy
@@ -264,18 +283,12 @@ void Judge::judge_cost_of_copy(StepId s) {
   if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
 }
 
-/// From the memory of one device to another's, of a stream of one of them.
-bool Judge::is_between_devices(const Step& step) const {
-  const auto& [from, to, host] = ends_of(step);
-  const MemoryId own = platform_[schedule_[step.stream].device].memory;
-  return from && to && from != to && platform_[*from].device && platform_[*to].device && (from == own || to == own);
-}
-
 /// A copy runs on a stream of its way, which begins or ends at its device or at the device's host. What moves towards
 /// the device is called a prefetch, what moves away an offload; between devices it may be sent, too.
-void Judge::judge_stream_of_copy(StepId s, BufferId from, BufferId to) {
+void CostJudge::judge_stream_of_copy(StepId s, BufferId from, BufferId to) {
   const Step& step = schedule_[s];
-  const std::optional<MemoryId> begin = ends_of(step).from, end = ends_of(step).to, host = ends_of(step).host;
+  const std::optional<MemoryId> begin = walk_.ends_of(step).from, end = walk_.ends_of(step).to,
+                                host = walk_.ends_of(step).host;
   const MemoryId own = platform_[schedule_[step.stream].device].memory;
   const auto is_at_an_end = [&](std::optional<MemoryId> m) { return m && (begin == m || end == m); };
   const bool fits = begin && end && begin != end && schedule_[from].memory == begin && schedule_[to].memory == end &&
@@ -285,31 +298,18 @@ void Judge::judge_stream_of_copy(StepId s, BufferId from, BufferId to) {
            text(s) + " copies between other memories than its stream does, or than its device's and its host's");
   const bool is_inward = end == own || (end == host && begin != own);
   const bool is_named = step.kind == (is_inward ? StepKind::prefetch : StepKind::offload) ||
-                        (step.kind == StepKind::send && is_between_devices(step));
+                        (step.kind == StepKind::send && walk_.is_between_devices(step));
   if (fits && !is_named)
     report(
         Rule::malformed, s,
         text(s) + " must be of kind 'prefetch' towards its device, 'offload' away from it, or 'send' between devices");
-  if (!route(step.work.route)) report(Rule::wrong_place, s, text(s) + " copies over a route that does not exist");
+  if (!walk_.route(step.work.route)) report(Rule::wrong_place, s, text(s) + " copies over a route that does not exist");
 }
 
-/// Metrics count what is called recomputation.
-void Judge::judge_label(StepId s, bool repeats) {
-  const Phase phase = graph_[schedule_[s].op].phase;
-  const StepKind first = phase == Phase::forward  ? StepKind::forward
-                         : phase == Phase::update ? StepKind::update
-                                                  : StepKind::backward;
-  if (schedule_[s].kind == (repeats ? StepKind::recompute : first)) return;
-  report(Rule::malformed, s,
-         text(s) + (repeats ? " repeats its op, but its kind is not 'recompute'"
-                            : " runs its op for the first time, but its kind is not that of the op's phase"));
-}
+}  // namespace
 
-const std::optional<Route>& Judge::route(RouteId id) {
-  const Endpoints& ends = schedule_.routes[id.index];
-  const auto [place, fresh] = routes_.try_emplace(ends);
-  if (fresh) place->second = route_finder_.between(ends.from, ends.to);
-  return place->second;
+std::unique_ptr<Judge> cost_judge(Walk& walk) {
+  return std::make_unique<CostJudge>(walk);
 }
 
 }  // namespace plimsoll

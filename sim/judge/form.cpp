@@ -3,34 +3,59 @@
 
 #include <algorithm>
 
-#include "sim/judge/judge.h"
+#include "sim/judge/judges.h"
+#include "sim/judge/packed_forms.h"
 
 namespace plimsoll {
+namespace {
 
-bool Judge::well_formed() {
+/// Of the file alone, before there is a walk.
+class FormJudge {
+ public:
+  FormJudge(const Schedule& schedule, const Graph& graph, const Platform& platform, Findings& findings)
+      : schedule_(schedule), graph_(graph), platform_(platform), findings_(findings) {}
+  bool is_well_formed();
+
+ private:
+  void judge_buffers();
+  void judge_streams();
+  void judge_routes();
+  void judge_collectives();
+  bool judge_lists(StepId s);
+  void judge_names(StepId s);
+  void judge_counts();
+
+  const Schedule& schedule_;
+  const Graph& graph_;
+  const Platform& platform_;
+  Findings& findings_;
+};
+
+bool FormJudge::is_well_formed() {
   judge_buffers();
-  if (found_.empty()) judge_header_codecs();
+  if (findings_.none()) judge_codecs(schedule_, graph_, findings_);
   judge_streams();
   judge_routes();
   judge_collectives();
-  judge_header_updates();
+  judge_header_updates(schedule_, findings_);
   for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
     if (!judge_lists(id_at<StepId>(s))) return false;
     judge_names(id_at<StepId>(s));
   }
   for (const BufferId b : schedule_.resident) {
     if (b.index < schedule_.buffers.size()) continue;
-    report(Rule::malformed, std::nullopt, b, "resident buffer " + std::to_string(b.index) + " does not exist");
+    findings_.report(Rule::malformed, std::nullopt, b,
+                     "resident buffer " + std::to_string(b.index) + " does not exist");
   }
-  if (found_.empty()) judge_counts();
-  return found_.empty();
+  if (findings_.none()) judge_counts();
+  return findings_.none();
 }
 
-void Judge::judge_buffers() {
+void FormJudge::judge_buffers() {
   for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
     const Buffer& buffer = schedule_.buffers[b];
     const auto bad = [&](const std::string& what) {
-      report(Rule::malformed, std::nullopt, id_at<BufferId>(b), "buffer " + std::to_string(b) + " " + what);
+      findings_.report(Rule::malformed, std::nullopt, id_at<BufferId>(b), "buffer " + std::to_string(b) + " " + what);
     };
     const bool sized = buffer.bytes >= Bytes{0} && buffer.range_offset >= Bytes{0} && buffer.range_length >= Bytes{0};
     if (buffer.tensor.index >= graph_.tensors.size() || buffer.memory.index >= platform_.memories.size() || !sized ||
@@ -46,7 +71,7 @@ void Judge::judge_buffers() {
   }
 }
 
-void Judge::judge_streams() {
+void FormJudge::judge_streams() {
   std::vector<std::uint32_t> computing(platform_.devices.size(), 0);
   std::vector<bool> is_used(schedule_.streams.size(), false);
   for (const Step& step : schedule_.steps) {
@@ -55,39 +80,39 @@ void Judge::judge_streams() {
   for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
     const Stream& stream = schedule_.streams[s];
     if (stream.device.index >= platform_.devices.size()) {
-      report(Rule::malformed, std::nullopt, std::nullopt, "a stream names a device that does not exist");
+      findings_.report(Rule::malformed, std::nullopt, std::nullopt, "a stream names a device that does not exist");
       continue;
     }
     const auto exists = [&](MemoryId at) { return relative_name(at) || at.index < platform_.memories.size(); };
     if (!exists(stream.way.from) || !exists(stream.way.to)) {
-      report(Rule::malformed, std::nullopt, std::nullopt, "a stream names a memory that does not exist");
+      findings_.report(Rule::malformed, std::nullopt, std::nullopt, "a stream names a memory that does not exist");
       continue;
     }
     const Device& device = platform_[stream.device];
     if (stream.way != way::compute || !is_used[s]) continue;
     if (++computing[stream.device.index] == device.compute_streams + 1) {
-      report(Rule::malformed, std::nullopt, std::nullopt,
-             "'" + device.name + "' computes on more streams than it has (" + std::to_string(device.compute_streams) +
-                 ")");
+      findings_.report(Rule::malformed, std::nullopt, std::nullopt,
+                       "'" + device.name + "' computes on more streams than it has (" +
+                           std::to_string(device.compute_streams) + ")");
     }
   }
 }
 
-void Judge::judge_routes() {
+void FormJudge::judge_routes() {
   for (const Endpoints& ends : schedule_.routes) {
     if (ends.from.index < platform_.memories.size() && ends.to.index < platform_.memories.size() &&
         ends.from != ends.to) {
       continue;
     }
-    report(Rule::malformed, std::nullopt, std::nullopt, "a route is not between two memories that exist");
+    findings_.report(Rule::malformed, std::nullopt, std::nullopt, "a route is not between two memories that exist");
   }
 }
 
-void Judge::judge_collectives() {
+void FormJudge::judge_collectives() {
   for (std::size_t c = 0; c < schedule_.collectives.size(); ++c) {
     const Collective& collective = schedule_.collectives[c];
     const auto bad = [&](const std::string& what) {
-      report(Rule::malformed, std::nullopt, std::nullopt, "collective " + std::to_string(c) + " " + what);
+      findings_.report(Rule::malformed, std::nullopt, std::nullopt, "collective " + std::to_string(c) + " " + what);
     };
     const auto exists = [this](BufferId b) { return b.index < schedule_.buffers.size(); };
     const std::size_t buffers = collective.inputs.size();
@@ -101,25 +126,25 @@ void Judge::judge_collectives() {
 }
 
 /// Whether the step's lists are parts of the schedule's.
-bool Judge::judge_lists(StepId s) {
+bool FormJudge::judge_lists(StepId s) {
   const Step& step = schedule_[s];
   const auto inside = [](const Slice& slice, std::size_t size) {
     return std::size_t{slice.first} + slice.count <= size;
   };
   for (const Slice& slice : {step.reads, step.writes, step.allocates, step.frees}) {
     if (inside(slice, schedule_.buffer_list.size())) continue;
-    report(Rule::malformed, s, "step " + std::to_string(s.index) + " names buffers beyond the list");
+    findings_.report(Rule::malformed, s, "step " + std::to_string(s.index) + " names buffers beyond the list");
     return false;
   }
   if (inside(step.waits, schedule_.wait_list.size())) return true;
-  report(Rule::malformed, s, "step " + std::to_string(s.index) + " names waits beyond the list");
+  findings_.report(Rule::malformed, s, "step " + std::to_string(s.index) + " names waits beyond the list");
   return false;
 }
 
-void Judge::judge_names(StepId s) {
+void FormJudge::judge_names(StepId s) {
   const Step& step = schedule_[s];
   const auto bad = [&](const std::string& what) {
-    report(Rule::malformed, s, "step " + std::to_string(s.index) + " names " + what);
+    findings_.report(Rule::malformed, s, "step " + std::to_string(s.index) + " names " + what);
   };
   const bool has_op = step.op != no_op, op_exists = step.op.index < graph_.ops.size();
   if (step.stream.index >= schedule_.streams.size()) bad("a stream that does not exist");
@@ -134,7 +159,8 @@ void Judge::judge_names(StepId s) {
   if (has_op && step.work.is_transfer()) bad("an op and a route, but it can do one thing only");
   if (has_op && step.collective != no_collective) bad("an op and a collective, but it can do one thing only");
   const bool is_update = op_exists && graph_[step.op].phase == Phase::update;
-  if (step.micro_batch >= (is_update ? updates() : schedule_.micro_batches) || step.replica >= schedule_.replicas) {
+  if (step.micro_batch >= (is_update ? updates_of(schedule_) : schedule_.micro_batches) ||
+      step.replica >= schedule_.replicas) {
     bad("a micro-batch or replica that does not exist");
   }
   for (const Slice& slice : {step.reads, step.writes, step.allocates, step.frees}) {
@@ -149,75 +175,26 @@ void Judge::judge_names(StepId s) {
 
 /// Every op needs a step for each micro-batch and replica. More of them than steps are refused before anything is
 /// counted by them.
-void Judge::judge_counts() {
+void FormJudge::judge_counts() {
   std::uint64_t each = 0, once = 0;  // a micro-batch, an update
   for (const Op& op : graph_.ops) {
     if (!op.is_view) ++(op.phase == Phase::update ? once : each);
   }
   const std::uint64_t steps = schedule_.steps.size(), batches = schedule_.micro_batches, replicas = schedule_.replicas;
   const bool few = batches <= steps && replicas <= steps && batches * replicas <= steps;
-  const bool enough_updates = once == 0 || (updates() <= steps && updates() * replicas <= steps / once);
+  const bool enough_updates =
+      once == 0 || (updates_of(schedule_) <= steps && updates_of(schedule_) * replicas <= steps / once);
   if (few && (each == 0 || batches * replicas <= steps / each) && enough_updates) return;
-  report(Rule::incomplete, std::nullopt, std::nullopt,
-         std::to_string(batches) + " micro-batches of " + std::to_string(replicas) + " replicas take more than the " +
-             std::to_string(steps) + " steps there are, for " + std::to_string(graph_.ops.size()) + " ops");
+  findings_.report(Rule::incomplete, std::nullopt, std::nullopt,
+                   std::to_string(batches) + " micro-batches of " + std::to_string(replicas) +
+                       " replicas take more than the " + std::to_string(steps) + " steps there are, for " +
+                       std::to_string(graph_.ops.size()) + " ops");
 }
 
-void Judge::start_resident(BufferId b) {
-  Held& held = held_in(b);
-  const TensorKind kind = graph_[schedule_[b].tensor].kind;
-  if (held.life != Life::unborn) {
-    report(Rule::malformed, std::nullopt, b, text(b) + " is resident twice");
-    return;
-  }
-  if (kind == TensorKind::activation || kind == TensorKind::gradient) {
-    report(Rule::wrong_value, std::nullopt, b, text(b) + " is resident from the start, but its value must be computed");
-  }
-  if (schedule_[b].is_packed()) {
-    report(Rule::lossy, std::nullopt, b, text(b) + " is resident in a compressed form that no step has made");
-  }
-  held.life = Life::live;
-  held.tensors = {schedule_[b].tensor};
-  born(b);
-}
+}  // namespace
 
-/// Every parameter is somewhere when an iteration begins, in every replica, whether an op reads it or not.
-void Judge::judge_parameters() {
-  std::map<std::pair<StorageId, std::uint32_t>, Bytes> there;
-  for (const BufferId b : schedule_.resident) {
-    there[{graph_[schedule_[b].tensor].storage, schedule_[b].replica}] += schedule_[b].range_length;
-  }
-  for (const Tensor& tensor : graph_.tensors) {
-    if (tensor.kind != TensorKind::parameter) continue;
-    for (std::uint32_t r = 0; r < schedule_.replicas && found_.size() < limit_; ++r) {
-      const auto found = there.find({tensor.storage, r});
-      if (found != there.end() && found->second >= tensor.bytes) continue;
-      report(Rule::incomplete, std::nullopt, std::nullopt,
-             "parameter '" + tensor.name + "' is nowhere in replica " + std::to_string(r) + " at the start");
-    }
-  }
-}
-
-/// Whether parameter gradients are there from the start is what the header says.
-void Judge::judge_header_gradients() {
-  std::set<std::pair<TensorId, std::uint32_t>> there;
-  for (const BufferId b : schedule_.resident) {
-    const TensorId t = schedule_[b].tensor;
-    if (makers_[t.index].empty()) continue;
-    there.insert({t, schedule_[b].replica});
-    if (schedule_.gradients == Gradients::existing) continue;
-    report(Rule::malformed, std::nullopt, b, text(b) + " is resident, but the header says that gradients are new");
-  }
-  if (schedule_.gradients == Gradients::fresh) return;
-  for (std::size_t t = 0; t < makers_.size(); ++t) {
-    if (makers_[t].empty()) continue;
-    for (std::uint32_t r = 0; r < schedule_.replicas && found_.size() < limit_; ++r) {
-      if (there.contains({id_at<TensorId>(t), r})) continue;
-      report(Rule::malformed, std::nullopt, std::nullopt,
-             "'" + graph_.tensors[t].name + "' is not resident in replica " + std::to_string(r) +
-                 ", but the header says that gradients exist from the start");
-    }
-  }
+bool is_well_formed(const Schedule& schedule, const Graph& graph, const Platform& platform, Findings& findings) {
+  return FormJudge(schedule, graph, platform, findings).is_well_formed();
 }
 
 }  // namespace plimsoll

@@ -1,56 +1,67 @@
-// Compute steps: an op reads exactly the values it needs and fills exactly what it makes.
+// The judge of inputs: an op computes where its values are, and reads exactly those that it needs: of its micro-batch,
+// replica and version, all bytes of them; of attention those of the slices before it, too. Rules: missing_input,
+// wrong_value, and wrong_place, incomplete, repeated and lossy of what an op reads.
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <utility>
 
-#include "sim/judge/judge.h"
+#include "sim/core/slices.h"
+#include "sim/judge/judges.h"
+#include "sim/judge/packed_use.h"
 
 namespace plimsoll {
+namespace {
 
-void Judge::judge_compute(StepId s) {
+class InputJudge final : public Judge {
+ public:
+  InputJudge(Walk& walk, VersionJudge& versions) : Judge(walk), versions_(versions) {}
+  void runs_op(StepId s) override;
+
+ private:
+  /// The network's input appears where its first reader allocates it, once in every memory.
+  void load_input(StepId s, const Op& op);
+  /// Of the buffers in `given_`: all of the tensor, of that micro-batch.
+  void judge_input(StepId s, TensorId t, std::uint32_t micro_batch);
+  /// Of slices of sequences: what it reads of those before, and who must have been there before it.
+  void judge_slices(StepId s, const Op& op);
+
+  VersionJudge& versions_;
+  std::map<HeldAt, Bytes> loaded_;                             ///< of network inputs, by the ops that read them first
+  std::vector<BufferId> given_;                                ///< what the step reads, writes and allocates
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  ///< of an input, in those: offsets and lengths
+};
+
+void InputJudge::runs_op(StepId s) {
   const Step& step = schedule_[s];
   const Op& op = graph_[step.op];
   given_.clear();
   for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
-      if (schedule_[b].memory != own_memory(step))
+      if (schedule_[b].memory != walk_.own_memory(step))
         report(Rule::wrong_place, s, b, "computes in another memory than that of");
       given_.push_back(b);
     }
   }
   load_input(s, op);
   for (const TensorId t : op.inputs) judge_input(s, t, step.micro_batch);
-  if (slices_ > 1) judge_slices(s, op);
-  judge_outputs(s, op);
-  judge_approximations(s, op);
-  const std::uint32_t times = ++ran_[run_of(step)];
-  const bool is_update = op.phase == Phase::update;  // of each copy of the parameter
-  const bool repeats =
-      is_update ? !updated_.insert({step.op, step.micro_batch, step.replica, own_memory(step)}).second : times > 1;
-  if (repeats && (is_update || !op.recomputable)) {
-    report(Rule::repeated, s, text(s) + " repeats an op that must run once");
-  }
-  judge_label(s, repeats);
+  if (walk_.slices > 1) judge_slices(s, op);
 }
 
-std::size_t Judge::run_of(const Step& step) const {
-  return first_run_[step.op.index] + std::size_t{step.micro_batch} * schedule_.replicas + step.replica;
-}
-
-void Judge::load_input(StepId s, const Op& op) {
+void InputJudge::load_input(StepId s, const Op& op) {
   for (const BufferId b : schedule_.buffers_in(schedule_[s].allocates)) {
     const TensorId t = schedule_[b].tensor;
     if (graph_[t].kind != TensorKind::input) continue;
     if (std::ranges::find(op.inputs, t) == op.inputs.end()) continue;
-    fill(s, b, {t});
-    Bytes& loaded = loaded_[place_of(b)];
+    holdings_.fill(s, b, {t});
+    Bytes& loaded = loaded_[holdings_.place_of(b)];
     loaded += schedule_[b].range_length;
     if (loaded > graph_[t].bytes) report(Rule::repeated, s, b, "loads the network's input a second time, into");
   }
 }
 
-void Judge::judge_input(StepId s, TensorId t, std::uint32_t micro_batch) {
+void InputJudge::judge_input(StepId s, TensorId t, std::uint32_t micro_batch) {
   const Step& step = schedule_[s];
   const std::size_t readable = step.reads.count + step.writes.count;
   const auto name = [&] {
@@ -60,16 +71,16 @@ void Judge::judge_input(StepId s, TensorId t, std::uint32_t micro_batch) {
   ranges_.clear();
   std::optional<BufferId> wrong;
   std::string_view why;
-  const std::uint32_t version = needed_version(s, t);
+  const std::uint32_t version = versions_.needed(s, t);
   bool is_reported = false;
   for (std::size_t g = 0; g < given_.size(); ++g) {
     const BufferId b = given_[g];
     const Buffer& buffer = schedule_[b];
     if (graph_[buffer.tensor].storage != graph_[t].storage) continue;
     if (g >= readable && graph_[t].kind != TensorKind::input) continue;
-    const Held& held = held_in(b);
+    const HeldValue& held = holdings_[b];
     if (held.life != Life::live) continue;  // reported as not resident
-    if (!belongs(buffer, step, micro_batch)) {
+    if (!walk_.belongs(buffer, step, micro_batch)) {
       if (micro_batch != step.micro_batch) continue;  // its own slice's
       wrong = b;
       why = "of another micro-batch or replica";
@@ -86,13 +97,13 @@ void Judge::judge_input(StepId s, TensorId t, std::uint32_t micro_batch) {
                    std::to_string(held.version) + " in");
       }
     } else {
-      const Does does = buffer.is_packed() ? this->does(graph_[step.op], b) : Does::with_packed;
+      const Does does = buffer.is_packed() ? plimsoll::does(walk_, graph_[step.op], b) : Does::with_packed;
       if (does == Does::without) report(Rule::lossy, s, b, "computes on compressed");
       if (does == Does::with_packed_beside) continue;  // others of its layers read the value
-      if (graph_[t].kind == TensorKind::parameter_gradient && !complete(b)) {
+      if (graph_[t].kind == TensorKind::parameter_gradient && !walk_.is_complete(b)) {
         report(Rule::incomplete, s, b, "reads, before all contributions are in it,");
       }
-      if (step_is_update(s)) used_.insert({t, step.replica});
+      if (walk_.is_update(s)) walk_.used_gradients.insert({t, step.replica});
       ranges_.emplace_back(buffer.range_offset.count, buffer.range_length.count);
     }
   }
@@ -113,103 +124,35 @@ void Judge::judge_input(StepId s, TensorId t, std::uint32_t micro_batch) {
   }
 }
 
-bool Judge::step_is_update(StepId s) const {
-  return graph_[schedule_[s].op].phase == Phase::update;
-}
-
-void Judge::judge_outputs(StepId s, const Op& op) {
+void InputJudge::judge_slices(StepId s, const Op& op) {
+  const std::optional<TensorId> attended = attended_by(graph_, op);
+  if (!attended) return;
   const Step& step = schedule_[s];
-  const auto writes = schedule_.buffers_in(step.writes);
-  for (const auto list : {writes, schedule_.buffers_in(step.allocates)}) {
-    for (const BufferId b : list) {
-      const Buffer& buffer = schedule_[b];
-      const auto of_buffer = [&](TensorId t) { return graph_[t].storage == graph_[buffer.tensor].storage; };
-      const bool loads = graph_[buffer.tensor].kind == TensorKind::input && !held_in(b).makers.empty() &&
-                         held_in(b).makers.front() == s;
-      if (loads) continue;
-      if (std::ranges::none_of(op.outputs, of_buffer) && std::ranges::none_of(op.mutates, of_buffer)) {
-        report(Rule::wrong_output, s, b, "does not make, but fills");
-        continue;
-      }
-      if (!belongs(buffer, step)) report(Rule::wrong_output, s, b, "fills another micro-batch's or replica's");
-      if (buffer.is_packed()) report(Rule::lossy, s, b, "fills with plain values the compressed");
-      fill_output(s, op, b);
-    }
+  const std::uint32_t first = step.micro_batch - step.micro_batch % walk_.slices;
+  for (std::uint32_t earlier = first; earlier < step.micro_batch; ++earlier) judge_input(s, *attended, earlier);
+  if (!is_backward(op.phase)) return;
+  // What later slices add to its gradients must be in there.
+  const std::uint32_t end = std::min(first + walk_.slices, schedule_.micro_batches);
+  for (std::uint32_t later = step.micro_batch + 1; later < end; ++later) {
+    if (walk_.runs_of(step.op, later, step.replica) > 0) continue;
+    report(Rule::incomplete, s,
+           text(s) + " comes before that of micro-batch " + std::to_string(later) +
+               ", a later slice of its sequence, which adds to its gradients");
   }
-  for (const TensorId t : op.mutates) {
-    const bool is_new = !schedule_.updates.are_synchronous() && fills(step.allocates, t);  // the old version stays
-    if (!is_new && !fills(step.writes, t))
-      report(Rule::wrong_output, s, text(s) + " changes '" + graph_[t].name + "' without writing it");
-  }
-  judge_filled(s, op);
-  judge_views(s, op);
-}
-
-/// Every output is filled, or is there already: a view, or what another run has made. What is only saved may be left
-/// out; the op's cost is then that of a run that keeps nothing.
-void Judge::judge_filled(StepId s, const Op& op) {
-  const Step& step = schedule_[s];
-  for (const TensorId t : op.outputs) {
-    if (graph_[t].bytes == Bytes{0} || std::ranges::find(op.saved, t) != op.saved.end()) continue;
-    Bytes filled;
-    for (const Slice& slice : {step.writes, step.allocates}) {
-      for (const BufferId b : schedule_.buffers_in(slice)) {
-        if (graph_[schedule_[b].tensor].storage == graph_[t].storage) filled += schedule_[b].range_length;
-      }
-    }
-    if (filled >= graph_[t].bytes) continue;
-    if (filled == Bytes{0} && is_live(t, step)) continue;
-    report(Rule::wrong_output, s, text(s) + " makes '" + graph_[t].name + "', but fills no buffer with all of it");
-  }
-}
-
-/// Another tensor in a buffer that is only read.
-void Judge::judge_views(StepId s, const Op& op) {
-  const Step& step = schedule_[s];
-  for (const TensorId t : op.outputs) {
-    for (const BufferId b : schedule_.buffers_in(step.reads)) {
-      if (graph_[schedule_[b].tensor].storage != graph_[t].storage || !belongs(schedule_[b], step)) continue;
-      Tensors& tensors = held_in(b).tensors;
-      if (std::ranges::find(tensors, t) == tensors.end()) tensors.push_back(t);
+  for (const BufferId b : given_) {
+    if (schedule_[b].tensor != *attended || !walk_.belongs(schedule_[b], step)) continue;
+    for (const StepId reader : holdings_[b].readers) {
+      if (walk_.ordered(reader, s) || schedule_[reader].micro_batch == step.micro_batch) continue;
+      report(Rule::not_ordered, s, b,
+             "reads, without waiting for step " + std::to_string(reader.index) + " of a later slice that adds to it,");
     }
   }
 }
 
-void Judge::fill_output(StepId s, const Op& op, BufferId b) {
-  const Step& step = schedule_[s];
-  const Buffer& buffer = schedule_[b];
-  Tensors tensors;
-  for (const TensorId t : op.outputs) {
-    if (graph_[t].storage == graph_[buffer.tensor].storage) tensors.push_back(t);
-  }
-  const TensorKind kind = graph_[buffer.tensor].kind;
-  if (tensors.empty()) tensors = {buffer.tensor};                                                // an update in place
-  const bool is_approximate = kind == TensorKind::parameter_gradient && held_in(b).approximate;  // a sum stays one
-  Held& held = fill(s, b, std::move(tensors));
-  held.approximate = is_approximate;
-  if (kind == TensorKind::parameter || kind == TensorKind::optimizer_state) note_updated(s, b);
-  if (kind != TensorKind::parameter_gradient || step_is_update(s)) return;  // summed over ranks it is of the same ones
-  if (!held.sums.all_have(0) && held.version != update_of(step.micro_batch)) {
-    report(Rule::wrong_value, s, b, "adds to what update " + std::to_string(held.version) + " takes, in");
-  }
-  held.version = update_of(step.micro_batch);
-  if (!held.sums.add(contribution(step, buffer.tensor))) {
-    report(Rule::repeated, s, b, "adds its contribution a second time to");
-  }
-}
+}  // namespace
 
-/// Which of the contributions to the gradient the step's is.
-std::size_t Judge::contribution(const Step& step, TensorId gradient) const {
-  const std::vector<OpId>& makers = makers_[gradient.index];
-  const auto maker = std::ranges::lower_bound(makers, step.op);
-  const bool is_maker = maker != makers.end() && *maker == step.op;
-  const std::size_t among = is_maker ? static_cast<std::size_t>(maker - makers.begin()) : makers.size();
-  return (std::size_t{step.replica} * schedule_.micro_batches + step.micro_batch) * (makers.size() + 1) + among;
-}
-
-bool Judge::complete(BufferId b) {
-  const std::size_t makers = makers_[schedule_[b].tensor.index].size();
-  return held_in(b).sums.all_have(makers * micro_batches_of_update() * schedule_.replicas);
+std::unique_ptr<Judge> input_judge(Walk& walk, VersionJudge& versions) {
+  return std::make_unique<InputJudge>(walk, versions);
 }
 
 }  // namespace plimsoll

@@ -1,86 +1,158 @@
-// The whole: every op has run, every gradient is complete, the next iteration finds what this one found.
+// The judge of iterations: an iteration finds all parameters, and the next one finds what this one found, updated; its
+// gradients have all contributions. Rules: incomplete, and malformed for a header that says otherwise when gradients
+// appear.
 
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string_view>
 
-#include "sim/judge/judge.h"
+#include "sim/judge/judges.h"
 
 namespace plimsoll {
 namespace {
 
 using FinalRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;  // from, to
 
-bool cover(FinalRanges ranges, std::int64_t bytes) {
+/// Whether the ranges have all bytes from the first to the last one.
+bool cover(FinalRanges ranges, std::int64_t first, std::int64_t last) {
   std::ranges::sort(ranges);
-  std::int64_t covered = 0;
+  std::int64_t covered = first;
   for (const auto& [from, to] : ranges) {
     if (from <= covered) covered = std::max(covered, to);
   }
-  return !ranges.empty() && covered >= bytes;
+  return !ranges.empty() && covered >= last;
 }
 
-}  // namespace
+class IterationJudge final : public Judge {
+ public:
+  using Judge::Judge;
+  void begin() override;
+  void end() override;
 
-void Judge::judge_completeness() {
-  for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
-    const Op& op = graph_.ops[o];
-    if (op.is_view) continue;
-    const bool is_update = op.phase == Phase::update;
-    const std::size_t runs = std::size_t{is_update ? updates() : schedule_.micro_batches} * schedule_.replicas;
-    const std::string_view what = is_update && !schedule_.updates.are_synchronous() ? "' never runs for update "
-                                                                                    : "' never runs for micro-batch ";
-    for (std::size_t run = 0; run < runs && found_.size() < limit_; ++run) {
-      if (ran_[first_run_[o] + run] > 0) continue;
-      report(Rule::incomplete, std::nullopt, std::nullopt,
-             "'" + op.name + std::string(what) + std::to_string(run / schedule_.replicas));
-    }
-  }
-  judge_places_of_ops();
+ private:
+  void judge_parameters();
+  void judge_header_gradients();
+  void judge_final_gradients();
+  /// What was there at the start must be there at the end, updated: the next iteration begins with it.
+  void judge_next_iteration();
+  /// By resident buffer: whether the newest version of what it holds is where it is, in this buffer or another.
+  std::vector<bool> newest_at_home();
+};
+
+void IterationJudge::begin() {
+  judge_parameters();
+  judge_header_gradients();
+}
+
+void IterationJudge::end() {
   judge_final_gradients();
   judge_next_iteration();
-  judge_approximate_list();
-  judge_staleness();
 }
 
-void Judge::judge_final_gradients() {
+/// Every parameter is somewhere when an iteration begins, in every replica, whether an op reads it or not.
+void IterationJudge::judge_parameters() {
+  std::map<std::pair<StorageId, std::uint32_t>, Bytes> there;
+  for (const BufferId b : schedule_.resident) {
+    there[{graph_[schedule_[b].tensor].storage, schedule_[b].replica}] += schedule_[b].range_length;
+  }
+  for (const Tensor& tensor : graph_.tensors) {
+    if (tensor.kind != TensorKind::parameter) continue;
+    for (std::uint32_t r = 0; r < schedule_.replicas && !findings_.are_enough(); ++r) {
+      const auto found = there.find({tensor.storage, r});
+      if (found != there.end() && found->second >= tensor.bytes) continue;
+      report(Rule::incomplete, std::nullopt, std::nullopt,
+             "parameter '" + tensor.name + "' is nowhere in replica " + std::to_string(r) + " at the start");
+    }
+  }
+}
+
+/// Whether parameter gradients are there from the start is what the header says.
+void IterationJudge::judge_header_gradients() {
+  std::set<std::pair<TensorId, std::uint32_t>> there;
+  for (const BufferId b : schedule_.resident) {
+    const TensorId t = schedule_[b].tensor;
+    if (walk_.makers[t.index].empty()) continue;
+    there.insert({t, schedule_[b].replica});
+    if (schedule_.gradients == Gradients::existing) continue;
+    report(Rule::malformed, std::nullopt, b, text(b) + " is resident, but the header says that gradients are new");
+  }
+  if (schedule_.gradients == Gradients::fresh) return;
+  for (std::size_t t = 0; t < walk_.makers.size(); ++t) {
+    if (walk_.makers[t].empty()) continue;
+    for (std::uint32_t r = 0; r < schedule_.replicas && !findings_.are_enough(); ++r) {
+      if (there.contains({id_at<TensorId>(t), r})) continue;
+      report(Rule::malformed, std::nullopt, std::nullopt,
+             "'" + graph_.tensors[t].name + "' is not resident in replica " + std::to_string(r) +
+                 ", but the header says that gradients exist from the start");
+    }
+  }
+}
+
+void IterationJudge::judge_final_gradients() {
   std::map<std::pair<TensorId, std::uint32_t>, FinalRanges> complete_ranges;  // by gradient and replica
   for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
     const Buffer& buffer = schedule_.buffers[b];
-    if (makers_[buffer.tensor.index].empty() || buffer.is_packed() || life_of(id_at<BufferId>(b)) != Life::live)
+    if (walk_.makers[buffer.tensor.index].empty() || buffer.is_packed() ||
+        holdings_.life_of(id_at<BufferId>(b)) != Life::live)
       continue;
-    if (!complete(id_at<BufferId>(b))) continue;
+    if (!walk_.is_complete(id_at<BufferId>(b))) continue;
     complete_ranges[{buffer.tensor, buffer.replica}].emplace_back(buffer.range_offset.count,
                                                                   (buffer.range_offset + buffer.range_length).count);
   }
-  for (std::size_t t = 0; t < makers_.size(); ++t) {
-    if (makers_[t].empty()) continue;
-    for (std::uint32_t r = 0; r < schedule_.replicas && found_.size() < limit_; ++r) {
+  for (std::size_t t = 0; t < walk_.makers.size(); ++t) {
+    if (walk_.makers[t].empty()) continue;
+    for (std::uint32_t r = 0; r < schedule_.replicas && !findings_.are_enough(); ++r) {
       const std::pair gradient{id_at<TensorId>(t), r};
       const auto ranges = complete_ranges.find(gradient);
-      if (ranges != complete_ranges.end() && cover(ranges->second, graph_.tensors[t].bytes.count)) continue;
-      if (used_.contains(gradient)) continue;
+      if (ranges != complete_ranges.end() && cover(ranges->second, 0, graph_.tensors[t].bytes.count)) continue;
+      if (walk_.used_gradients.contains(gradient)) continue;
       report(Rule::incomplete, std::nullopt, std::nullopt,
              "'" + graph_.tensors[t].name + "' does not end with all contributions of replica " + std::to_string(r));
     }
   }
 }
 
-void Judge::judge_next_iteration() {
+void IterationJudge::judge_next_iteration() {
   const std::vector<bool> is_home = newest_at_home();
   for (std::size_t r = 0; r < is_home.size(); ++r) {
     const BufferId b = schedule_.resident[r];
     const TensorKind kind = graph_[schedule_[b].tensor].kind;
     if (kind == TensorKind::input) continue;
-    const bool is_updated = is_updated_[graph_[schedule_[b].tensor].storage.index];
+    const bool is_updated = walk_.is_updated[graph_[schedule_[b].tensor].storage.index];
     if (is_updated && is_home[r]) continue;
-    if (life_of(b) != Life::live) {
+    if (holdings_.life_of(b) != Life::live) {
       report(Rule::incomplete, std::nullopt, b, text(b) + " is there at the start but not at the end");
-    } else if (is_updated && held_in(b).version < updates()) {
+    } else if (is_updated && holdings_[b].version < updates_of(schedule_)) {
       report(Rule::incomplete, std::nullopt, b, text(b) + " does not end with the updated value");
     }
   }
+}
+
+std::vector<bool> IterationJudge::newest_at_home() {
+  std::vector<bool> there(schedule_.resident.size(), false);
+  if (schedule_.updates.are_synchronous()) return there;
+  std::map<HeldAt, FinalRanges> newest;
+  for (std::size_t index = 0; index < schedule_.buffers.size(); ++index) {
+    const auto b = id_at<BufferId>(index);
+    const Buffer& buffer = schedule_[b];
+    if (buffer.is_packed() || holdings_.life_of(b) != Life::live) continue;
+    if (holdings_[b].version != updates_of(schedule_)) continue;
+    newest[holdings_.place_of(b)].emplace_back(buffer.range_offset.count,
+                                               (buffer.range_offset + buffer.range_length).count);
+  }
+  for (std::size_t r = 0; r < there.size(); ++r) {
+    const Buffer& home = schedule_[schedule_.resident[r]];
+    const auto found = newest.find(holdings_.place_of(schedule_.resident[r]));
+    there[r] = found != newest.end() &&
+               cover(found->second, home.range_offset.count, (home.range_offset + home.range_length).count);
+  }
+  return there;
+}
+
+}  // namespace
+
+std::unique_ptr<Judge> iteration_judge(Walk& walk) {
+  return std::make_unique<IterationJudge>(walk);
 }
 
 }  // namespace plimsoll

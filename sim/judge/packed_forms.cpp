@@ -1,12 +1,9 @@
-// Packed forms: their sizes and costs, counted a second time from shape and dtype.
+#include "sim/judge/packed_forms.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string_view>
-
-#include "sim/core/names.h"
-#include "sim/judge/judge.h"
 
 namespace plimsoll {
 namespace {
@@ -62,17 +59,6 @@ bool is_sane(const Codec& codec) {
       return codec.bits >= 1 && codec.bits <= 8;
   }
   return false;
-}
-
-bool is_approximate(const Codec& codec) {
-  return codec.kind != CodecKind::zero_run && codec.kind != CodecKind::compressed_rows &&
-         codec.kind != CodecKind::index;
-}
-
-/// A packed form that only says enough for some ops.
-bool restores_nothing(const Codec& codec) {
-  return codec.kind == CodecKind::mask || codec.kind == CodecKind::index || codec.kind == CodecKind::step ||
-         codec.kind == CodecKind::rows || codec.kind == CodecKind::projection;
 }
 
 /// What packing or unpacking moves and needs beside the two forms, in bytes, and how many kernels it is.
@@ -260,36 +246,18 @@ class CodecCount {
   mutable std::int64_t numbers_ = 0, groups_bytes_ = 0;  // of a quantization, by sizes()
 };
 
-}  // namespace
-
-void Judge::judge_header_codecs() {
-  for (std::size_t c = 0; c < schedule_.codecs.size(); ++c) {
-    if (is_sane(schedule_.codecs[c])) continue;
-    report(Rule::malformed, std::nullopt, std::nullopt,
-           "codec " + std::to_string(c) + " has an option beyond what its kind takes");
-  }
-  for (std::size_t b = 0; b < schedule_.buffers.size(); ++b) {
-    if (schedule_.buffers[b].is_packed()) judge_packed_buffer(id_at<BufferId>(b));
-  }
-  for (std::size_t a = 0; a < schedule_.approximate.size(); ++a) {
-    const TensorId t = schedule_.approximate[a];
-    const bool ascends = a == 0 || schedule_.approximate[a - 1] < t;
-    if (t.index < graph_.tensors.size() && graph_[t].kind == TensorKind::parameter_gradient && ascends) continue;
-    report(Rule::malformed, std::nullopt, std::nullopt,
-           "'approximate' does not list gradients of parameters, each once and ascending");
-  }
-}
-
-void Judge::judge_packed_buffer(BufferId b) {
-  const Buffer& buffer = schedule_[b];
-  const auto bad = [&](Rule rule, const std::string& what) { report(rule, std::nullopt, b, text(b) + " " + what); };
-  if (buffer.codec.index >= schedule_.codecs.size()) {
+void judge_packed_buffer(const Schedule& schedule, const Graph& graph, Findings& findings, BufferId b) {
+  const Buffer& buffer = schedule[b];
+  const auto bad = [&](Rule rule, const std::string& what) {
+    findings.report(rule, std::nullopt, b, findings.text(b) + " " + what);
+  };
+  if (buffer.codec.index >= schedule.codecs.size()) {
     return bad(Rule::malformed, "is packed by a codec that does not exist");
   }
-  const Codec& codec = schedule_.codecs[buffer.codec.index];
-  const Tensor& tensor = graph_[buffer.tensor];
+  const Codec& codec = schedule.codecs[buffer.codec.index];
+  const Tensor& tensor = graph[buffer.tensor];
   if (!is_sane(codec)) return;  // reported
-  const std::string& dtype = tensor.dtype.empty() ? graph_.source.dtype : tensor.dtype;
+  const std::string& dtype = tensor.dtype.empty() ? graph.source.dtype : tensor.dtype;
   std::int64_t values = tensor.shape.empty() ? 0 : 1;
   for (const std::int64_t d : tensor.shape) values *= d;
   const bool pools = codec.kind == CodecKind::pool;
@@ -311,40 +279,51 @@ void Judge::judge_packed_buffer(BufferId b) {
   if (is_approximate(codec) && !buffer.lossy) bad(Rule::lossy, "is packed by a lossy codec, without saying so");
 }
 
-/// A value becomes a packed form, or what that restores.
-void Judge::judge_packing(StepId s, BufferId from, BufferId to) {
-  const Step& step = schedule_[s];
-  const bool packs = schedule_[to].is_packed();
-  if (packs == schedule_[from].is_packed()) {
-    return report(Rule::lossy, s, to, "converts between two forms of which not one is packed:");
-  }
-  const Codec& codec = schedule_.codecs[schedule_[packs ? to : from].codec.index];
-  if (step.kind != (packs ? StepKind::pack : StepKind::unpack)) {
-    report(Rule::malformed, s, text(s) + " must be of kind '" + (packs ? "pack'" : "unpack'"));
-  }
-  if (!packs && restores_nothing(codec)) {
-    report(Rule::lossy, s, to, "restores from '" + std::string(written(codec.kind)) + "', which has no values to give");
-  }
-  if (schedule_[from].range_length != schedule_[to].range_length) {
-    report(Rule::wrong_value, s, to, "converts only a part of " + text(from) + " to");
-  }
-  held_in(to).is_pooled |= codec.kind == CodecKind::pool;
-  if (is_approximate(codec)) approximated(s, to);
+}  // namespace
+
+bool is_approximate(const Codec& codec) {
+  return codec.kind != CodecKind::zero_run && codec.kind != CodecKind::compressed_rows &&
+         codec.kind != CodecKind::index;
 }
 
-void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
-  const Step& step = schedule_[s];
-  const Stream& stream = schedule_[step.stream];
-  if (stream.way != way::compute) {
-    report(Rule::wrong_place, s, text(s) + " packs or unpacks on another stream than one on which its device computes");
+bool restores_nothing(const Codec& codec) {
+  return codec.kind == CodecKind::mask || codec.kind == CodecKind::index || codec.kind == CodecKind::step ||
+         codec.kind == CodecKind::rows || codec.kind == CodecKind::projection;
+}
+
+void judge_codecs(const Schedule& schedule, const Graph& graph, Findings& findings) {
+  for (std::size_t c = 0; c < schedule.codecs.size(); ++c) {
+    if (is_sane(schedule.codecs[c])) continue;
+    findings.report(Rule::malformed, std::nullopt, std::nullopt,
+                    "codec " + std::to_string(c) + " has an option beyond what its kind takes");
   }
-  const bool packs = schedule_[to].is_packed();
-  const Buffer& packed = schedule_[packs ? to : from];
+  for (std::size_t b = 0; b < schedule.buffers.size(); ++b) {
+    if (schedule.buffers[b].is_packed()) judge_packed_buffer(schedule, graph, findings, id_at<BufferId>(b));
+  }
+  for (std::size_t a = 0; a < schedule.approximate.size(); ++a) {
+    const TensorId t = schedule.approximate[a];
+    const bool ascends = a == 0 || schedule.approximate[a - 1] < t;
+    if (t.index < graph.tensors.size() && graph[t].kind == TensorKind::parameter_gradient && ascends) continue;
+    findings.report(Rule::malformed, std::nullopt, std::nullopt,
+                    "'approximate' does not list gradients of parameters, each once and ascending");
+  }
+}
+
+void judge_cost_of_packing(const Walk& walk, StepId s, BufferId from, BufferId to) {
+  const Step& step = walk.schedule[s];
+  const Stream& stream = walk.schedule[step.stream];
+  if (stream.way != way::compute) {
+    walk.findings.report(
+        Rule::wrong_place, s,
+        walk.findings.text(s) + " packs or unpacks on another stream than one on which its device computes");
+  }
+  const bool packs = walk.schedule[to].is_packed();
+  const Buffer& packed = walk.schedule[packs ? to : from];
   if (!packed.is_packed() || step.measured) return;
-  const Tensor& tensor = graph_[packed.tensor];
-  const Codec& codec = schedule_.codecs[packed.codec.index];
+  const Tensor& tensor = walk.graph[packed.tensor];
+  const Codec& codec = walk.schedule.codecs[packed.codec.index];
   const CodecCount count(codec, tensor.shape,
-                         value_bytes(codec, tensor.dtype.empty() ? graph_.source.dtype : tensor.dtype));
+                         value_bytes(codec, tensor.dtype.empty() ? walk.graph.source.dtype : tensor.dtype));
   const Conversion whole = packs ? count.packing() : count.unpacking();
   const auto share = [&](std::int64_t bytes) {
     const auto before = [&](Bytes offset) {
@@ -353,7 +332,7 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
     };
     return static_cast<double>(before(packed.range_offset + packed.range_length) - before(packed.range_offset));
   };
-  const Device& device = platform_[stream.device];
+  const Device& device = walk.platform[stream.device];
   const CodecRate* measured = rate_of(codec, device);
   const double launches = static_cast<double>(whole.kernels) * device.launch_overhead.value;
   double seconds = 0;
@@ -361,7 +340,7 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
     const double rate = (packs ? measured->pack : measured->unpack).value;
     seconds = static_cast<double>(packed.range_length.count) / rate + launches;
   } else if (device.memory_bandwidth) {
-    const auto peak = device.peak.find(graph_.source.dtype);
+    const auto peak = device.peak.find(walk.graph.source.dtype);
     seconds = share(whole.moved) / device.memory_bandwidth->value;
     if (whole.flops > 0 && peak != device.peak.end()) {
       const double flops = whole.flops * share(whole.moved) / static_cast<double>(whole.moved);
@@ -374,15 +353,15 @@ void Judge::judge_cost_of_packing(StepId s, BufferId from, BufferId to) {
         codec.overhead.value * static_cast<double>(packed.range_length.count) / static_cast<double>(tensor.bytes.count);
   }
   if (std::abs(step.work.seconds.value - seconds) > 1e-9 * seconds) {
-    report(Rule::wrong_cost, s,
-           text(s) + " takes " + std::to_string(step.work.seconds.value) + " s; by its codec it takes " +
-               std::to_string(seconds) + " s");
+    walk.findings.report(Rule::wrong_cost, s,
+                         walk.findings.text(s) + " takes " + std::to_string(step.work.seconds.value) +
+                             " s; by its codec it takes " + std::to_string(seconds) + " s");
   }
   const auto workspace = static_cast<std::int64_t>(share(whole.workspace));
   if (step.workspace.count != workspace) {
-    report(Rule::wrong_cost, s,
-           text(s) + " has a workspace of " + std::to_string(step.workspace.count) + " B; by its codec it has " +
-               std::to_string(workspace) + " B");
+    walk.findings.report(Rule::wrong_cost, s,
+                         walk.findings.text(s) + " has a workspace of " + std::to_string(step.workspace.count) +
+                             " B; by its codec it has " + std::to_string(workspace) + " B");
   }
 }
 

@@ -1,13 +1,33 @@
-// Products for the gradients of weights that a step computes on a packed form: what they take, counted a second time by
-// the numbers that are multiplied.
+#include "sim/judge/packed_use.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-
-#include "sim/judge/judge.h"
+#include <string_view>
 
 namespace plimsoll {
 namespace {
+
+/// Of the input or the result of an activation its gradient takes a factor for each value, and nothing else.
+bool needs_derivative(const std::string& kind) {
+  constexpr std::array<std::string_view, 9> activations{"gelu", "silu", "tanh",     "sigmoid",    "hardswish",
+                                                        "elu",  "mish", "softplus", "log_sigmoid"};
+  return std::ranges::any_of(activations, [&](std::string_view name) {
+    const std::string activation(name);
+    return kind == activation + "_backward" || kind == activation + "_gradient";
+  });
+}
+
+/// Whether it tells which values are above 0.
+bool has_signs(const Codec& codec) {
+  return codec.kind == CodecKind::mask || (codec.kind == CodecKind::quantize && codec.keeps_signs);
+}
+
+/// Signs are all that a ReLU's gradient reads of what the ReLU has made, places all that a pooling's does.
+bool can_do_with(const LayerUse& use, const Codec& codec) {
+  if (codec.kind == CodecKind::mask) return use.shape_only || text_of(use) == "relu.output";
+  return codec.kind == CodecKind::index && text_of(use) == "pool.output";
+}
 
 /// Of one dimension, blocks of so many, the last one perhaps smaller.
 std::int64_t blocks_along(std::int64_t size, std::int64_t block) {
@@ -48,19 +68,17 @@ Taken taken_by(const Codec& codec, const std::vector<std::int64_t>& shape) {
   return {static_cast<double>(kept) / static_cast<double>(all), 0, 1};
 }
 
-}  // namespace
-
 /// A convolution of single pixels, each with one of the result: then means of blocks on both sides are all it needs.
-bool Judge::multiplies_pixels(const Op& op, TensorId value) const {
+bool multiplies_pixels(const Walk& walk, const Op& op, TensorId value) {
   if (op.kind != "convolution_backward" && op.kind != "convolution_weight_gradient") return false;
-  const std::vector<std::int64_t>& shape = graph_[value].shape;
+  const std::vector<std::int64_t>& shape = walk.graph[value].shape;
   const auto of_weight = std::ranges::find_if(op.outputs, [&](TensorId t) {
-    return graph_[t].kind == TensorKind::parameter_gradient && graph_[t].shape.size() == 4;
+    return walk.graph[t].kind == TensorKind::parameter_gradient && walk.graph[t].shape.size() == 4;
   });
   const auto of_result =
-      std::ranges::find_if(op.inputs, [&](TensorId t) { return graph_[t].kind == TensorKind::gradient; });
+      std::ranges::find_if(op.inputs, [&](TensorId t) { return walk.graph[t].kind == TensorKind::gradient; });
   if (of_weight == op.outputs.end() || of_result == op.inputs.end() || shape.size() != 4) return false;
-  const std::vector<std::int64_t>&weight = graph_[*of_weight].shape, &result = graph_[*of_result].shape;
+  const std::vector<std::int64_t>&weight = walk.graph[*of_weight].shape, &result = walk.graph[*of_result].shape;
   if (result.size() != 4) return false;
   const auto is_size = [&](std::size_t first) {
     return shape[first] == result[first] && shape[first + 1] == result[first + 1];
@@ -70,22 +88,66 @@ bool Judge::multiplies_pixels(const Op& op, TensorId value) const {
   return weight[kernel] == 1 && weight[kernel + 1] == 1 && is_size(by_pytorch ? 2 : 1);
 }
 
-std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) const {
-  const Op& op = graph_[step.op];
+bool may_read_packed(const Walk& walk, const Op& op, BufferId b) {
+  const Codec& codec = walk.schedule.codecs[walk.schedule[b].codec.index];
+  const bool is_pooling = op.kind == "max_pool2d_with_indices_backward";  // of its input it needs the shape
+  if (codec.kind == CodecKind::index) return is_pooling;
+  if (codec.kind == CodecKind::step) return is_backward(op.phase) && needs_derivative(op.kind);
+  if (codec.kind == CodecKind::pool) return codec.product > 0 && multiplies_pixels(walk, op, walk.schedule[b].tensor);
+  if (codec.kind == CodecKind::block_sparse && codec.product == 0) return false;
+  const bool is_of_rows =
+      codec.kind == CodecKind::rows || codec.kind == CodecKind::projection || codec.kind == CodecKind::block_sparse;
+  if (is_of_rows) {  // a product summed over rows, or over sums of rows; what is left out is taken for 0
+    const bool multiplies = op.kind == "mm" || op.kind == "linear_weight_gradient";
+    const auto of_weight = [&](TensorId t) { return walk.graph[t].kind == TensorKind::parameter_gradient; };
+    return multiplies && is_backward(op.phase) && std::ranges::any_of(op.outputs, of_weight);
+  }
+  return has_signs(codec) && (is_gradient_of_relu(op) || is_pooling);
+}
+
+}  // namespace
+
+bool is_gradient_of_relu(const Op& op) {
+  return op.kind == "threshold_backward" || op.kind == "relu_gradient";
+}
+
+Does does(const Walk& walk, const Op& op, BufferId packed) {
+  if (op.uses.empty()) return may_read_packed(walk, op, packed) ? Does::with_packed : Does::without;
+  const Codec& codec = walk.schedule.codecs[walk.schedule[packed].codec.index];
+  bool any = false, all = true;
+  for (const InputUse& each : op.uses) {
+    if (each.tensor != walk.schedule[packed].tensor) continue;
+    const bool can = can_do_with(each.use, codec);
+    any |= can;
+    all &= can;
+  }
+  if (!any) return Does::without;
+  return all ? Does::with_packed : Does::with_packed_beside;
+}
+
+bool is_served(const Walk& walk, const Step& step, const InputUse& use) {
+  return std::ranges::any_of(walk.schedule.buffers_in(step.reads), [&](BufferId b) {
+    return walk.schedule[b].is_packed() && walk.schedule[b].tensor == use.tensor &&
+           can_do_with(use.use, walk.schedule.codecs[walk.schedule[b].codec.index]);
+  });
+}
+
+std::optional<ProductCost> product_on_packed(const Walk& walk, const Step& step) {
+  const Op& op = walk.graph[step.op];
   if (!op.uses.empty()) return std::nullopt;
   const auto gives = [&](BufferId b) {
-    if (!schedule_[b].is_packed() || !may_read_packed(op, b)) return false;
-    const Codec& codec = schedule_.codecs[schedule_[b].codec.index];
+    if (!walk.schedule[b].is_packed() || !may_read_packed(walk, op, b)) return false;
+    const Codec& codec = walk.schedule.codecs[walk.schedule[b].codec.index];
     return codec.kind == CodecKind::rows || codec.kind == CodecKind::projection || codec.product > 0;
   };
-  const auto reads = schedule_.buffers_in(step.reads);
+  const auto reads = walk.schedule.buffers_in(step.reads);
   const auto form = std::ranges::find_if(reads, gives);
-  const auto is_gradient = [&](TensorId t) { return graph_[t].kind == TensorKind::gradient; };
+  const auto is_gradient = [&](TensorId t) { return walk.graph[t].kind == TensorKind::gradient; };
   const auto of_result = std::ranges::find_if(op.inputs, is_gradient);
   if (form == reads.end() || of_result == op.inputs.end()) return std::nullopt;
 
-  const Codec& codec = schedule_.codecs[schedule_[*form].codec.index];
-  const Tensor &value = graph_[schedule_[*form].tensor], &gradient = graph_[*of_result];
+  const Codec& codec = walk.schedule.codecs[walk.schedule[*form].codec.index];
+  const Tensor &value = walk.graph[walk.schedule[*form].tensor], &gradient = walk.graph[*of_result];
   const Taken taken = taken_by(codec, value.shape);
   const bool makes_both = std::ranges::any_of(op.outputs, is_gradient);
   const double product = codec.product > 0 ? taken.share / codec.product : taken.share;
@@ -95,14 +157,14 @@ std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) con
   const std::int64_t rows = gradient.bytes.count / taken.of_rows * taken.rows;
   const std::int64_t transformed = is_transform(codec) ? gradient.bytes.count : 0;
   cost.workspace = rows + transformed;
-  const Device& device = platform_[schedule_[step.stream].device];
+  const Device& device = walk.platform[walk.schedule[step.stream].device];
   // By a kernel of its own: all pixels of the gradient, or the rows that count, are read and a share is written.
   const bool reads_all = codec.kind == CodecKind::pool || codec.kind == CodecKind::projection;
   // What is transformed is written there, and those of its rows that count are read again, by one more.
   const std::int64_t read = (reads_all ? gradient.bytes.count : rows) + (transformed > 0 ? transformed + rows : 0);
   const double launch = (rows > 0 ? 1 : 0) * device.launch_overhead.value * (transformed > 0 ? 2 : 1);
   const bool as_measured =
-      device.takes_trace_times || (!graph_.source.device.empty() && graph_.source.device == device.model);
+      device.takes_trace_times || (!walk.graph.source.device.empty() && walk.graph.source.device == device.model);
   if (as_measured && op.duration) {
     cost.seconds = all * op.duration->value;
     if (rows > 0 && device.memory_bandwidth) {
@@ -113,8 +175,9 @@ std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) con
   if (!op.flops || !op.bytes_moved || !device.memory_bandwidth) return cost;
   std::int64_t moved = op.bytes_moved->count - value.bytes.count;
   for (const BufferId b : reads) {  // the whole form, or its ranges
-    if (schedule_[b].tensor == schedule_[*form].tensor && schedule_[b].codec == schedule_[*form].codec) {
-      moved += schedule_[b].bytes.count;
+    if (walk.schedule[b].tensor == walk.schedule[*form].tensor &&
+        walk.schedule[b].codec == walk.schedule[*form].codec) {
+      moved += walk.schedule[b].bytes.count;
     }
   }
   if (rows > 0) {
@@ -123,7 +186,7 @@ std::optional<Judge::ProductCost> Judge::product_on_packed(const Step& step) con
   }
   double longest = static_cast<double>(std::max<std::int64_t>(moved, 0)) / device.memory_bandwidth->value;
   if (op.flops->count > 0) {
-    const auto peak = device.peak.find(graph_.source.dtype);
+    const auto peak = device.peak.find(walk.graph.source.dtype);
     if (peak == device.peak.end()) return cost;
     longest = std::max(longest, all * op.flops->count / peak->second.value);
   }

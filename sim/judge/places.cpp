@@ -1,13 +1,20 @@
-// Where ops run: those that a trace keeps together on one device for each micro-batch, those that it pins to a host
-// there.
+// The judge of places: ops run where the trace says, those that it keeps together on one device for each micro-batch,
+// those that it pins to a host there. Rule: wrong_place.
 
 #include <unordered_map>
 
-#include "sim/judge/judge.h"
+#include "sim/judge/judges.h"
 
 namespace plimsoll {
+namespace {
 
-void Judge::judge_places_of_ops() {
+class PlaceJudge final : public Judge {
+ public:
+  using Judge::Judge;
+  void end() override;
+};
+
+void PlaceJudge::end() {
   constexpr std::uint32_t no_group = no_op.index;
   std::vector<std::uint32_t> group_of(graph_.ops.size(), no_group);
   for (std::uint32_t g = 0; g < graph_.colocate.size(); ++g) {
@@ -19,7 +26,7 @@ void Judge::judge_places_of_ops() {
       is_pinned[o] = is_pinned[o] || (name == "device" && value == "host");
   }
   std::unordered_map<std::uint64_t, StepId> first;  // by group and micro-batch
-  for (std::size_t i = 0; i < schedule_.steps.size() && found_.size() < limit_; ++i) {
+  for (std::size_t i = 0; i < schedule_.steps.size() && !findings_.are_enough(); ++i) {
     const StepId s = id_at<StepId>(i);
     const Step& step = schedule_[s];
     if (step.op == no_op || graph_[step.op].phase == Phase::update) continue;
@@ -36,6 +43,12 @@ void Judge::judge_places_of_ops() {
     report(Rule::wrong_place, s,
            text(s) + " computes elsewhere than " + text(other->second) + ", with which the trace keeps it together");
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Judge> place_judge(Walk& walk) {
+  return std::make_unique<PlaceJudge>(walk);
 }
 
 }  // namespace plimsoll
