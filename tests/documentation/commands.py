@@ -102,8 +102,8 @@ def all_blocks(program):
 
 
 def demo_rows():
-    """The rows of the demo's table that the first page shows."""
-    block = next(b for b in markdown_blocks((ROOT / "README.md").read_text()) if b[0].startswith("resnet50_b8_cpu on"))
+    """The rows of the demo's table that the page of experiments shows."""
+    block = next(b for b in markdown_blocks((ROOT / "experiments/README.md").read_text()) if b[0].startswith("resnet50_b8_cpu on"))
     return [line for line in block if line.strip()]
 
 
@@ -207,7 +207,7 @@ def main():
         failures += [f"{place}: {why}: {code}" for place, listed in mentions() for code in listed
                      if (why := parser.complaint(code))]
         rows = [line for line in demo_rows() if line not in printed]
-        failures += [f"README.md shows of the demo what no report prints: {line}" for line in rows]
+        failures += [f"experiments/README.md shows of the demo what no report prints: {line}" for line in rows]
     failures += [f"set_aside.txt: nobody is told to type: {command}" for command in aside if command not in seen]
     if not slow and total > CPU_LIMIT_S:
         failures.append(f"{total:.1f} s of CPU, allowed {CPU_LIMIT_S:g}: set the slowest aside")
