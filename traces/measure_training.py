@@ -14,15 +14,12 @@ On a CPU only times are measured.
 import contextlib
 import datetime
 import json
-import os
 import shlex
 import statistics
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
-from export_pytorch import command_line, device_names, versions  # noqa: E402
-from pytorch_export.errors import MeasurementError, UsageError  # noqa: E402
+from plimsoll.trace.exporter import command_line, device_names, versions
+from plimsoll.trace.errors import MeasurementError, UsageError
 
 
 def main(arguments):
@@ -48,8 +45,8 @@ def measure(options):
         import torch
     except ImportError as error:
         raise UsageError(f"{sys.executable} has no torch") from error
-    from pytorch_export.clocks import clock_for
-    from pytorch_export.models import chain_for, refuse_missing
+    from plimsoll.trace.clocks import clock_for
+    from plimsoll.trace.models import chain_for, refuse_missing
 
     refuse_missing(options)
     torch.set_num_threads(options.threads)

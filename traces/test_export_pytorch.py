@@ -11,9 +11,8 @@ import sys
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
 
-from exporter_tests.support import NO_TORCH, torch  # noqa: E402
+from exporter_tests.support import NO_TORCH, torch
 
 for file in sorted(os.listdir(os.path.join(HERE, "exporter_tests"))):
     if file.startswith("test_"):

@@ -296,7 +296,7 @@ void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_
       ->type_name("FILE");
   command
       ->add_option("--for", arguments->made_for,
-                   "pytorch: write a plan that plimsoll_torch runs instead of a schedule (validate/README.md)")
+                   "pytorch: write a plan that plimsoll.torch runs instead of a schedule (validate/README.md)")
       ->check(CLI::IsMember({"pytorch"}))
       ->type_name("WHAT");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_plan(*arguments, command_line); });

@@ -1,6 +1,6 @@
 #pragma once
 // How hardware is named in traces (source.device) and platforms (model): the one rule, so that times measured on a
-// machine hold on the platform measured there. traces/pytorch_export/device_name.py is the same rule in Python.
+// machine hold on the platform measured there. traces/python/plimsoll/trace/device_name.py is the same rule in Python.
 
 #include <string>
 #include <string_view>

@@ -84,7 +84,7 @@ TEST_CASE("a calibrated link is as fast in each direction as that was measured",
 /// What the exporter's module prints; nothing where there is no python3.
 std::optional<std::string> python_name(const std::string& arguments) {
   if (std::system("python3 -c '' >/dev/null 2>&1") != 0) return std::nullopt;
-  FILE* pipe = popen(("python3 traces/pytorch_export/device_name.py " + arguments).c_str(), "r");
+  FILE* pipe = popen(("python3 traces/python/plimsoll/trace/device_name.py " + arguments).c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string text;
   std::array<char, 256> piece{};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The report's figures and its page: styles, dominated points, units; and, where Chromium is, the page itself in use.
 
-    tests/experiments/report_page_test.py        # from anywhere; what is not installed is said to be skipped
+    PYTHONPATH=experiments tests/experiments/report_page_test.py        # what is not installed is said to be skipped
 """
 import json
 import pathlib
@@ -10,14 +10,12 @@ import re
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ROOT / "experiments/report_page"
 SCRIPTS = ("values.js", "figure.js", "labels.js", "timeline.js", "detail.js", "table.js", "page.js")
-sys.path.insert(0, str(ROOT / "experiments"))
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 try:
     import plot

@@ -96,14 +96,19 @@ def copy_sources():
     """Tracked and new files as they are now; the dates of those that are the same stay, and with them what is built."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root, check=True,
                             capture_output=True).stdout.decode().split("\0")
-    files = {name for name in listed if name and (root / name).is_file()}
+    files = {name for name in listed if name and ((root / name).is_file() or (root / name).is_symlink())}
     for name in files:
         source, copy = root / name, tree / name
-        if copy.is_file() and copy.read_bytes() == source.read_bytes():
+        if source.is_symlink():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.unlink(missing_ok=True)
+            copy.symlink_to(os.readlink(source))
+        elif copy.is_file() and copy.read_bytes() == source.read_bytes():
             continue
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, copy)
-        copy.touch()
+        else:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy)
+            copy.touch()
     for copy in [path for path in tree.rglob("*") if path.is_file()]:
         name = str(copy.relative_to(tree))
         if name not in files and not name.startswith(("build/", "out/")):

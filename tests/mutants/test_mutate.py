@@ -6,9 +6,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
-import mutate  # noqa: E402
+import mutate
 
 
 class Lots(unittest.TestCase):

@@ -91,7 +91,7 @@ class Installed(unittest.TestCase):
                 self.assertEqual(text.read(), self.answer(*words))
 
     def test_scripts_come_along(self):
-        for script in ("traces/export_pytorch.py", "validate/pytorch/plimsoll_torch/stages.py", "experiments/plot.py", "experiments/plot_validation.py"):
+        for script in ("traces/export_pytorch.py", "traces/plimsoll/torch/stages.py", "experiments/plot.py", "experiments/plot_validation.py"):
             self.assertTrue(os.path.isfile(os.path.join(self.shipped, script)), script)
 
     def test_files_are_found_where_plimsoll_data_says(self):

@@ -14,11 +14,10 @@ import unittest
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM = os.path.join(HERE, "export_pytorch.py")
 MODELS = os.path.join(HERE, "..", "validate", "pytorch", "models.py")  # eight models, shared with the executor's tests
-sys.path.insert(0, HERE)
 
-import export_pytorch  # noqa: E402
+from plimsoll.trace import exporter
 
-from .user_models import USER_MODEL  # noqa: E402
+from .user_models import USER_MODEL
 
 try:
     import torch
@@ -43,8 +42,8 @@ def measured_apart(arguments):
 
 @functools.lru_cache(maxsize=None)
 def measuring_process():
-    options = export_pytorch.command_line().parse_args(["--model", "mlp", "--memory-counter", "malloc", "-o", "none.json"])
-    process = subprocess.Popen([sys.executable, os.path.join(HERE, "exporter_tests", "measuring.py")], env=export_pytorch.environment_of(options),
+    options = exporter.command_line().parse_args(["--model", "mlp", "--memory-counter", "malloc", "-o", "none.json"])
+    process = subprocess.Popen([sys.executable, "-m", "exporter_tests.measuring"], cwd=HERE, env=exporter.environment_of(options),
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(process.communicate)  # whose input ends there
     return process
@@ -95,4 +94,4 @@ class WithFolder(unittest.TestCase):
             self.assertEqual(code, 0, said)
         else:
             with contextlib.redirect_stderr(io.StringIO()):
-                export_pytorch.export(export_pytorch.command_line().parse_args(arguments))
+                exporter.export(exporter.command_line().parse_args(arguments))

@@ -8,9 +8,9 @@ from .peaks import plain_order_peak, replayed_peak
 from .support import MODELS, NO_TORCH, SMALL_GPT, WithFolder, torch
 
 if torch is not None:
-    from pytorch_export import allocation_log
-    from pytorch_export.allocation_log import Unexplained, cut_at_marks, events_of
-    from pytorch_export.allocations import Order, lists, replayed
+    from plimsoll.trace import allocation_log
+    from plimsoll.trace.allocation_log import Unexplained, cut_at_marks, events_of
+    from plimsoll.trace.allocations import Order, lists, replayed
 
 
 @unittest.skipIf(torch is None, NO_TORCH)

@@ -3,14 +3,14 @@
 Three of them by default; all where PLIMSOLL_TESTS=all (./dev traces).
 """
 
-import importlib.util
 import os
 import time
 import unittest
 from types import SimpleNamespace
 from unittest import mock
 
-from pytorch_export.errors import UsageError
+from plimsoll.trace.errors import UsageError
+from plimsoll.trace.user_code import load_file
 
 from .peaks import freed_after_last_use_peak, plain_peak_of_tensors
 from .support import MODELS, NO_TORCH, WithFolder, torch
@@ -21,10 +21,7 @@ if os.environ.get("PLIMSOLL_TESTS") == "all":
 
 
 def models():
-    spec = importlib.util.spec_from_file_location("eight_models", MODELS)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.MODELS
+    return load_file(MODELS, "eight_models").MODELS
 
 
 def saved_by_hooks(model, loss, inputs, targets, with_numbers=True):
@@ -179,7 +176,7 @@ class Precision(WithFolder):
 
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_peaks_under_autocast_are_those_of_the_model_as_it_is(self):
-        from plimsoll_torch.versions import why_no_bf16_products
+        from plimsoll.torch.versions import why_no_bf16_products
         if why_no_bf16_products():
             self.skipTest(why_no_bf16_products())
         trace = self.trace_of(f"{MODELS}:gpt", "--amp", "bf16", counter="malloc")
@@ -195,8 +192,8 @@ class Precision(WithFolder):
 
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_autocast_that_this_torch_does_not_have_is_refused(self):
-        from plimsoll_torch import versions
-        from pytorch_export.models import refuse_missing
+        from plimsoll.torch import versions
+        from plimsoll.trace.models import refuse_missing
         options = SimpleNamespace(device="cpu", amp="fp16")
         with mock.patch.object(versions, "version", lambda: (2, 1)), self.assertRaises(UsageError) as raised:
             refuse_missing(options)

@@ -4,7 +4,7 @@ import json
 import os
 import unittest
 
-from pytorch_export.errors import UsageError
+from plimsoll.trace.errors import UsageError
 
 from .support import NO_TORCH, WithFolder, torch
 

@@ -3,7 +3,7 @@
 import os
 import unittest
 
-from pytorch_export.errors import MeasurementError
+from plimsoll.trace.errors import MeasurementError
 
 from .peaks import plain_peak, store_all_peak
 from .support import NO_TORCH, SMALL_GPT, WithFolder, torch

@@ -5,7 +5,7 @@ import os
 import unittest
 from unittest import mock
 
-from pytorch_export import loops as subject
+from plimsoll.trace import loops as subject
 
 from .loop_models import LOOP_MODELS
 from .support import NO_TORCH, WithFolder, torch
@@ -110,7 +110,7 @@ class Loops(WithFolder):
     def test_halves_of_every_axis_that_a_loop_names_give_the_whole(self):
         checked = collections.Counter()
         for name in MODELS + OTHERS:
-            with mock.patch("pytorch_export.graph_trace.Loops", Watched):
+            with mock.patch("plimsoll.trace.graph_trace.Loops", Watched):
                 self.exported(name)
             loops = Watched.last
             names = loops.names()

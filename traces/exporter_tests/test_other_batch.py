@@ -6,9 +6,9 @@ from unittest import mock
 from .support import NO_TORCH, WithFolder, torch
 
 if torch is not None:
-    from pytorch_export import graph_trace
-    from pytorch_export.errors import UsageError
-    from pytorch_export.other_batch import at_most, other_batches
+    from plimsoll.trace import graph_trace
+    from plimsoll.trace.errors import UsageError
+    from plimsoll.trace.other_batch import at_most, other_batches
 
 
 @unittest.skipIf(torch is None, NO_TORCH)

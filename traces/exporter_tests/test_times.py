@@ -3,10 +3,11 @@
 import unittest
 import unittest.mock
 
+from .apart import Apart
 from .support import NO_TORCH, torch
 
 if torch is not None:
-    from pytorch_export.clocks import TimeProbe, even_out
+    from plimsoll.trace.clocks import TimeProbe, even_out
 
 
 class Given:
@@ -47,40 +48,6 @@ class Paces(unittest.TestCase):
         self.assertEqual(stage.spread("forward", 0), 1, "of the samples as they were")
 
 
-class Apart:
-    """A device that does what a host issues: each kernel takes the host one time and the device another. It also is the host's clock."""
-
-    runs_apart = True
-
-    def __init__(self, host, device):
-        self.host_each, self.device_each = host, device
-        self.now, self.free = 0.0, 0.0  # of the host; when the device is done with all that is issued
-
-    def launch(self, kernels):
-        for _ in range(kernels):
-            self.now += self.host_each
-            self.free = max(self.free, self.now) + self.device_each
-
-    def mark(self):
-        self.free = max(self.free, self.now)
-        return self.free
-
-    def keep_busy(self, seconds):
-        self.free = max(self.free, self.now) + seconds
-
-    def is_over(self, mark):
-        return mark <= self.now
-
-    def settle(self):
-        self.now = max(self.now, self.free)
-
-    def seconds(self, start, finish):
-        return finish - start
-
-    def perf_counter(self):
-        return self.now
-
-
 @unittest.skipIf(torch is None, NO_TORCH)
 class Covers(unittest.TestCase):
     """Two stages, the first of many kernels that the host issues more slowly than the device runs them."""
@@ -93,7 +60,7 @@ class Covers(unittest.TestCase):
 
     def times(self, clock, with_covers):
         probe = TimeProbe(clock)
-        with unittest.mock.patch("pytorch_export.clocks.time", clock):
+        with unittest.mock.patch("plimsoll.trace.clocks.time", clock):
             if with_covers:
                 probe.find_covers(lambda: self.run_stages(clock, probe))
             for _ in range(3):
@@ -122,7 +89,7 @@ class Covers(unittest.TestCase):
             clock.host_each = 0.001 if len(passes) <= 2 else 0.003
             self.run_stages(clock, probe)
 
-        with unittest.mock.patch("pytorch_export.clocks.time", clock):
+        with unittest.mock.patch("plimsoll.trace.clocks.time", clock):
             probe.find_covers(run)
             self.run_stages(clock, probe)
             probe.settle()
@@ -140,7 +107,7 @@ class Covers(unittest.TestCase):
             clock.launch(10)
             probe.end("iteration", 0, None)
 
-        with unittest.mock.patch("pytorch_export.clocks.time", clock):
+        with unittest.mock.patch("plimsoll.trace.clocks.time", clock):
             probe.find_covers(run)
         self.assertAlmostEqual(probe.covers["iteration", 0], 1.3 * probe.issue["iteration", 0] + 1e-4)
         self.assertEqual(probe.ran_dry, {})
@@ -148,7 +115,7 @@ class Covers(unittest.TestCase):
     def test_what_no_cover_covers_is_said(self):
         clock = Apart(0.001, 0.0001)
         probe = TimeProbe(clock)
-        with unittest.mock.patch("pytorch_export.clocks.time", clock):
+        with unittest.mock.patch("plimsoll.trace.clocks.time", clock):
             probe.find_covers(lambda: self.run_stages(clock, probe))
             clock.host_each = 1
             self.run_stages(clock, probe)

@@ -6,7 +6,7 @@ import json
 import os
 import unittest
 
-import export_pytorch
+from plimsoll.trace import exporter
 
 from .support import NO_TORCH, WithFolder, torch
 
@@ -17,13 +17,13 @@ class MeasuredTraining(WithFolder):
         import measure_training
         calls = []
         output = os.path.join(self.folder.name, "training.json")
-        options = export_pytorch.command_line().parse_args(
+        options = exporter.command_line().parse_args(
             ["--model", "mlp", "--layers", "3", "--width", "8", "--batch", "4", "--repetitions", "2", "-o", output])
         plain = torch.nn.Linear.forward
         torch.nn.Linear.forward = lambda *arguments: calls.append(1) or plain(*arguments)
         counts = {}
         try:
-            from pytorch_export.models import chain_for
+            from plimsoll.trace.models import chain_for
             chain = chain_for(options)
             for way in (measure_training.plain, measure_training.checkpointed, measure_training.offloaded):
                 calls.clear()
@@ -40,14 +40,14 @@ class MeasuredTraining(WithFolder):
         self.assertEqual(list(measured["ways"]), ["plain", "checkpointed", "offloaded"])
         self.assertEqual(len({way["loss"] for way in measured["ways"].values()}), 1)
         self.assertTrue(all(way["iteration_s"] > 0 for way in measured["ways"].values()))
-        from pytorch_export.device_name import this_processor
+        from plimsoll.trace.device_name import this_processor
         self.assertEqual(measured["device"], this_processor())
 
     def test_what_is_offloaded_goes_through_the_hooks_that_copy_it(self):
         import measure_training
         packed = []
-        options = export_pytorch.command_line().parse_args(["--model", "mlp", "--layers", "2", "--width", "8", "-o", "none.json"])
-        from pytorch_export.models import chain_for
+        options = exporter.command_line().parse_args(["--model", "mlp", "--layers", "2", "--width", "8", "-o", "none.json"])
+        from plimsoll.trace.models import chain_for
         chain = chain_for(options)
         usual = torch.autograd.graph.save_on_cpu.__init__
 

@@ -73,7 +73,7 @@ class WeightParts(WithFolder):
         """The input's part needs less above its start than what it makes, where what it reads dies before."""
         from types import SimpleNamespace
 
-        from pytorch_export.chain_fields import part_workspaces
+        from plimsoll.trace.chain_fields import part_workspaces
         measured = SimpleNamespace(input_peaks={3: 100}, weights={3: (8, 16)})
         facts = SimpleNamespace(part_workspaces=measured, saved=SimpleNamespace(stages={3: {"new_gradient": 64}}), weight_parts={3: {"made": 60}})
         fields, said = part_workspaces(3, facts, {})

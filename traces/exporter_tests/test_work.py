@@ -5,7 +5,7 @@ import unittest
 from .support import NO_TORCH, torch
 
 if torch is not None:
-    from pytorch_export.work import WorkMode
+    from plimsoll.trace.work import WorkMode
 
 
 @unittest.skipIf(torch is None, NO_TORCH)

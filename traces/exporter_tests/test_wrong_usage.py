@@ -3,8 +3,8 @@
 import os
 import unittest
 
-import export_pytorch
-from pytorch_export.errors import UsageError
+from plimsoll.trace import exporter
+from plimsoll.trace.errors import UsageError
 
 from .support import NO_TORCH, WithFolder, run, torch
 
@@ -52,14 +52,14 @@ class WrongUsage(WithFolder):
 
     @unittest.skipIf(torch is None, NO_TORCH)
     def test_a_file_without_the_model_is_refused_with_the_reason(self):
-        from pytorch_export.models import chain_for
+        from plimsoll.trace.models import chain_for
         for name, expected in (("missing.py:build", "no file missing.py"),
                                (f"{self.model}:build", "has no 'build'"),
                                (f"{self.model}:no_model", "expected an nn.Module or a list of modules, found int"),
                                (f"{self.model}:two", "expected (model, loss, input) or (model, loss, input, targets), found a tuple of 2"),
                                (f"{self.model}:sequential", "--input-shape is needed")):
             with self.subTest(model=name), self.assertRaises(UsageError) as raised:
-                chain_for(export_pytorch.command_line().parse_args(["--model", name, "-o", "none.json"]))
+                chain_for(exporter.command_line().parse_args(["--model", name, "-o", "none.json"]))
             self.assertIn(expected, str(raised.exception))
 
     @unittest.skipIf(torch is None, NO_TORCH)

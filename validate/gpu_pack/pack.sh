@@ -41,11 +41,10 @@ cp "$source/validate/gpu_pack/run.sh" "$root/run.sh"
 cp "$source"/validate/*.yaml "$root/validate/"
 cp -r "$source/platforms" "$root/platforms"
 cp -r "$source/traces/data" "$source/traces/export_pytorch.py" "$source/traces/measure_training.py" "$root/traces/"
-mkdir "$root/traces/pytorch_export"
-cp "$source"/traces/pytorch_export/*.{py,c} "$root/traces/pytorch_export/"
-mkdir -p "$root/validate/pytorch/plimsoll_torch" # which cuts models into stages
-cp "$source"/validate/pytorch/plimsoll_torch/*.py "$root/validate/pytorch/plimsoll_torch/"
+(cd "$source" && cp --parents traces/python/plimsoll/*.py traces/python/plimsoll/*/*.{py,c} "$root/")
+cp -P "$source/traces/plimsoll" "$root/traces/" # links to the package, beside the scripts that import it
 cp "$source"/validate/pytorch/{measure,models,gpu_models,beside_checkpoint}.py "$root/validate/pytorch/"
+cp -P "$source/validate/pytorch/plimsoll" "$root/validate/pytorch/"
 find "$root/platforms" -name '*.cpp' -delete -o -name '*.h' -delete
 
 mkdir -p "$(dirname "$archive")"

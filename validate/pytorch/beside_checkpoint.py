@@ -18,18 +18,15 @@ import statistics
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-
-import measure  # noqa: E402
-from measure import export_pytorch  # noqa: E402
+import measure
+from plimsoll.trace import exporter
 
 BOUND_BY_HOST = 0.9
 
 
 def command_line():
-    parser = export_pytorch.OneLineParser(prog="beside_checkpoint.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    positive = export_pytorch.positive
+    parser = exporter.OneLineParser(prog="beside_checkpoint.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    positive = exporter.positive
     parser.add_argument("model", metavar="FILE.py:FUNCTION")
     parser.add_argument("--strategies", default="rotor,rotor|offload_greedy(chunks=1)", metavar="A,B,...", help="(default %(default)s)")
     parser.add_argument("--batch", type=positive, default=8, metavar="N", help="samples (default 8)")
@@ -46,20 +43,20 @@ def main(arguments):
     try:
         options = command_line().parse_args(arguments)
         if not os.access(options.program, os.X_OK):
-            raise export_pytorch.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
-        if export_pytorch.CHILD not in os.environ:
+            raise exporter.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
+        if exporter.CHILD not in os.environ:
             start_again(options, arguments)
-        export_pytorch.leave_no_preload()
+        exporter.leave_no_preload()
         os.makedirs(options.output, exist_ok=True)
         made = Comparison(options)
         rows = made.rows()
-    except (export_pytorch.UsageError, export_pytorch.MeasurementError, measure.Refused) as error:
+    except (exporter.UsageError, exporter.MeasurementError, measure.Refused) as error:
         print(f"beside_checkpoint.py: {error}", file=sys.stderr)
         return error.exit_code
     path = os.path.join(options.output, "beside_checkpoint.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"format": "plimsoll.beside_checkpoint.v1", "command": "python3 validate/pytorch/beside_checkpoint.py " + " ".join(arguments),
-                   **export_pytorch.device_names(options.device), "versions": export_pytorch.versions(), "trace_check": made.check, "rows": rows}, file, indent=1)
+                   **exporter.device_names(options.device), "versions": exporter.versions(), "trace_check": made.check, "rows": rows}, file, indent=1)
     print(table(rows))
     print(f"wrote {path}")
     return 0
@@ -117,9 +114,9 @@ class Comparison:
                          "-o", self.trace])
         self.source = json.load(open(self.trace, encoding="utf-8"))["source"]
         self.check = {key: self.source["check"].get(key) for key in ("sum_of_stage_times_s", "plain_iteration_s", "plain_issue_s")}
-        from plimsoll_torch.versions import autocast_for
-        from pytorch_export.clocks import clock_for
-        from pytorch_export.live_bytes import counter_for
+        from plimsoll.torch.versions import autocast_for
+        from plimsoll.trace.clocks import clock_for
+        from plimsoll.trace.live_bytes import counter_for
         self.model, self.loss, self.inputs, self.targets = measure.load(vars(options))
         self.precision = autocast_for(options.device, options.amp)
         self.clock, self.counter = clock_for(options.device, 1), counter_for(options.device)
@@ -158,7 +155,7 @@ class Comparison:
     # --- steps ---
 
     def plain(self):
-        from plimsoll_torch.recorder import loss_of
+        from plimsoll.torch.recorder import loss_of
         args, kwargs = ((), self.inputs) if isinstance(self.inputs, dict) else (
             self.inputs if isinstance(self.inputs, tuple) else (self.inputs,), {})
         loss = loss_of(self.model(*args, **kwargs), self.loss, self.targets)
@@ -217,7 +214,7 @@ class Comparison:
             try:
                 measure.checked([options.program, "plan", *question, "-s", strategy, "-m", f"{peak - self.beside_the_plan} B", "--for", "pytorch", "-o", path])
                 made.append((strategy, path))
-            except export_pytorch.UsageError as refusal:
+            except exporter.UsageError as refusal:
                 print(f"left out: {strategy}: {refusal}", file=sys.stderr)
         return made
 

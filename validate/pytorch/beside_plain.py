@@ -7,28 +7,21 @@ gradients, buffers. Exit code 1 where a bit differs.
 
 import argparse
 import copy
-import importlib.util
 import inspect
-import os
 import sys
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import torch
 
-from plimsoll_torch import Refused, apply
-from plimsoll_torch.stages import named_arguments
-from plimsoll_torch.values import map_leaves
+from plimsoll.torch import Refused, apply
+from plimsoll.torch.stages import named_arguments
+from plimsoll.torch.values import map_leaves
+from plimsoll.trace.user_code import load_file
 
 
 def built(where, batch):
     """(model, loss, inputs, targets) of file.py:name; what is random in it is the same each time."""
     place, _, name = where.rpartition(":")
-    spec = importlib.util.spec_from_file_location("model_of_others", place)
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
-    spec.loader.exec_module(module)
-    build = getattr(module, name)
+    build = getattr(load_file(place), name)
     torch.manual_seed(0)
     made = build(batch=batch) if "batch" in inspect.signature(build).parameters else build()
     model, loss, inputs, targets = (*made, None)[:4]

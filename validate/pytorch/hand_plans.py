@@ -9,10 +9,10 @@ import random
 import models
 import torch
 
-from plimsoll_torch.recorder import constants_in
-from plimsoll_torch.saved import SavedByStage
-from plimsoll_torch.stages import split
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.recorder import constants_in
+from plimsoll.torch.saved import SavedByStage
+from plimsoll.torch.stages import split
+from plimsoll.torch.versions import storage_of
 
 # Steps are (kind, stage): "F" a forward that keeps nothing, "S" one that saves, "B" a backward; ("out", value) and ("in", value) copies.
 
@@ -114,7 +114,7 @@ def saved_bytes(staged, inputs, targets):
 
 def plan_of(staged, steps, saved, micro_batches=1):
     """`saved`: bytes by stage, as above."""
-    from plimsoll_torch.refusals import fingerprint_of, frozen_in
+    from plimsoll.torch.refusals import fingerprint_of, frozen_in
     of = {value.name: value for value in staged.values}
     tensors = {}
     for boundary in staged.boundaries[:-1]:

@@ -29,13 +29,13 @@ from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.join(ROOT, "traces")]
 
-import export_pytorch  # noqa: E402
+from plimsoll.trace import exporter
+from plimsoll.trace.user_code import load_file
 
 try:
     import torch
-    from plimsoll_torch import Refused, apply
+    from plimsoll.torch import Refused, apply
 except ModuleNotFoundError as missing:
     print(f"measure.py: {sys.executable} has no {missing.name} (Debian: apt-get install python3-torch, then /usr/bin/python3)", file=sys.stderr)
     sys.exit(2)
@@ -44,8 +44,8 @@ OTHERS = ("chen_sqrt", "selective", "dtr", "save_on_cpu", "rotor|offload_greedy(
 
 
 def command_line():
-    parser = export_pytorch.OneLineParser(prog="measure.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    positive = export_pytorch.positive
+    parser = exporter.OneLineParser(prog="measure.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    positive = exporter.positive
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--quick", action="store_true", help="one plan of rotor at half the range of budgets, beside plain training, 3 rounds")
     parser.add_argument("--plans", type=positive, default=4, metavar="N", help="budgets of rotor (default 4)")
@@ -62,17 +62,17 @@ def command_line():
 
 def main(arguments):
     try:
-        if export_pytorch.CHILD in os.environ:
+        if exporter.CHILD in os.environ:
             return run_child(arguments)
         options = command_line().parse_args(arguments)
         if options.quick:
             options.plans, options.strategies, options.rounds = 1, "", 3
         if not os.access(options.program, os.X_OK):
-            raise export_pytorch.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
-        from pytorch_export.models import refuse_missing
+            raise exporter.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
+        from plimsoll.trace.models import refuse_missing
         refuse_missing(options)
         measure_all(options)
-    except (export_pytorch.UsageError, export_pytorch.MeasurementError, Refused) as error:
+    except (exporter.UsageError, exporter.MeasurementError, Refused) as error:
         print(f"measure.py: {error}", file=sys.stderr)
         return error.exit_code
     return 0
@@ -117,7 +117,7 @@ def checked(command, environment=None):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line and not line.startswith(" ")]  # excerpts of files are indented
-        error = export_pytorch.UsageError((said or ["no word"])[-1])
+        error = exporter.UsageError((said or ["no word"])[-1])
         error.exit_code = done.returncode
         raise error
     return done.stdout
@@ -135,7 +135,7 @@ def planned(options, folder, trace, source):
     plans = [plan_file(options, folder, question, "store_all", None, 0)]
     least = smallest(options, question, "rotor")
     if least is None:
-        raise export_pytorch.UsageError(f"{trace}: rotor cannot plan it")
+        raise exporter.UsageError(f"{trace}: rotor cannot plan it")
     budgets = [(least + plain) // 2] if options.quick else [least + (plain - least) * k // options.plans for k in range(options.plans)]
     plans += [plan_file(options, folder, question, "rotor", budget, len(plans) + k) for k, budget in enumerate(budgets)]
     for strategy in filter(None, options.strategies.split(",")):
@@ -145,7 +145,7 @@ def planned(options, folder, trace, source):
             try:
                 plans.append(plan_file(options, folder, question, strategy, max(budget, own), len(plans)))
                 break
-            except export_pytorch.UsageError as error:
+            except exporter.UsageError as error:
                 refusal = refusal or error
         else:
             say(f"left out: {strategy}: {refusal}")
@@ -211,10 +211,10 @@ def copy_rate(device):
 
 def environment_of_runs(device):
     """With the counter loaded, and one thread."""
-    library = export_pytorch.built_counter(SimpleNamespace(device=device, memory_counter="auto"))
+    library = exporter.built_counter(SimpleNamespace(device=device, memory_counter="auto"))
     environment = dict(os.environ) | {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     environment |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_TOP_PAD_": "268435456",
-                    export_pytorch.CHILD: library, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # the last for `differences`
+                    exporter.CHILD: library, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # the last for `differences`
     if library:
         environment["LD_PRELOAD"] = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD", "")]))
     return environment
@@ -230,7 +230,7 @@ def in_child(options, task):
 
 
 def run_child(arguments):
-    export_pytorch.leave_no_preload()
+    exporter.leave_no_preload()
     task = json.load(open(arguments[0], encoding="utf-8"))
     result = Runs(task).result()
     with open(arguments[1], "w", encoding="utf-8") as file:
@@ -240,9 +240,9 @@ def run_child(arguments):
 
 class Runs:
     def __init__(self, task):
-        from pytorch_export.clocks import clock_for
-        from pytorch_export.live_bytes import counter_for
-        from plimsoll_torch.versions import autocast_for
+        from plimsoll.trace.clocks import clock_for
+        from plimsoll.trace.live_bytes import counter_for
+        from plimsoll.torch.versions import autocast_for
         self.task = task
         torch.set_num_threads(1)
         self.model, self.loss, *example = load(task)
@@ -259,7 +259,7 @@ class Runs:
 
     def other_batches(self, example):
         """(batches that are not the exported one, "") as far as plans are for them; else (that one, why)."""
-        from pytorch_export.other_batch import other_batches
+        from plimsoll.trace.other_batch import other_batches
         found, why = [], ""
         for batch in other_batches(*example):
             self.batches = [batch]
@@ -283,7 +283,7 @@ class Runs:
         return run
 
     def plain_on(self, model):
-        from plimsoll_torch.recorder import loss_of
+        from plimsoll.torch.recorder import loss_of
         args, kwargs = ((), self.inputs) if isinstance(self.inputs, dict) else (
             self.inputs if isinstance(self.inputs, tuple) else (self.inputs,), {})
         with self.precision():
@@ -529,15 +529,9 @@ def distance(a, b):
 
 def load(task):
     """(model, loss, inputs, targets), of which the model is what the exporter measured."""
-    import importlib.util
-
-    from pytorch_export.models import Subject, place
+    from plimsoll.trace.models import Subject, place
     path, _, name = task["model"].rpartition(":")
-    spec = importlib.util.spec_from_file_location("measured_model", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    spec.loader.exec_module(module)
-    made = getattr(module, name)(batch=task["batch"])
+    made = getattr(load_file(path), name)(batch=task["batch"])
     if not isinstance(made, tuple) or len(made) != 4:
         raise Refused(f"{task['model']} must return (model, loss, inputs, targets)")
     subject = Subject(name, "", made[0], *made[1:])

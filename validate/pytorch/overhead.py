@@ -11,13 +11,9 @@ import argparse
 import contextlib
 import copy
 import gc
-import os
 import statistics
 import sys
 import time
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
 
 try:
     import torch
@@ -25,8 +21,8 @@ try:
     import gpu_models
     import hand_plans
     import models
-    from plimsoll_torch import apply
-    from plimsoll_torch.stages import split
+    from plimsoll.torch import apply
+    from plimsoll.torch.stages import split
 except ModuleNotFoundError as missing:
     print(f"overhead.py: {sys.executable} has no {missing.name} (Debian: apt-get install python3-torch, then /usr/bin/python3)", file=sys.stderr)
     sys.exit(2)

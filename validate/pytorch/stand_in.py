@@ -19,11 +19,11 @@ from unittest import mock
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from plimsoll_torch import device as device_of_step
-from plimsoll_torch.order import last_waits, stream_of
-from plimsoll_torch.plan import read_plan
-from plimsoll_torch.step import Step
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch import device as device_of_step
+from plimsoll.torch.order import last_waits, stream_of
+from plimsoll.torch.plan import read_plan
+from plimsoll.torch.step import Step
+from plimsoll.torch.versions import storage_of
 
 
 class Hazard(AssertionError):
@@ -345,7 +345,7 @@ def run(text, steps=2, change=None):
         step.watch = lambda number, _: setattr(model, "number", number)
         inputs = device.empty(plan.values["x0"].bytes, torch.uint8)
         device.kernel([], [(storage_of(inputs), plan.values["x0"].names[0])], 0.0)
-        with mock.patch("plimsoll_torch.step.split", lambda *_, **__: model):
+        with mock.patch("plimsoll.torch.step.split", lambda *_, **__: model):
             for _ in range(steps):
                 for parameter in model.model.parameters():
                     parameter.grad = None

@@ -9,7 +9,6 @@ import sys
 import unittest
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # so that the same products are the same bits
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 try:
     import torch
@@ -19,11 +18,11 @@ if not torch.cuda.is_available():
     raise SystemExit(0 if print("skipped: torch sees no CUDA device") is None else 1)
 
 import test_trainer  # noqa: E402, which skips where the libraries are missing
-from plimsoll_torch import apply  # noqa: E402
-from plimsoll_torch.stages import split  # noqa: E402
-from test_trainer import Comparing, Loud, Words, rows  # noqa: E402
+from plimsoll.torch import apply
+from plimsoll.torch.stages import split
+from test_trainer import Comparing, Loud, Words, rows
 
-import hand_plans  # noqa: E402
+import hand_plans
 
 torch.use_deterministic_algorithms(True, warn_only=True)
 HALF = torch.autocast("cuda", dtype=torch.float16)

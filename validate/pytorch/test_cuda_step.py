@@ -10,7 +10,6 @@ import sys
 import unittest
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 try:
     import torch
@@ -19,8 +18,8 @@ try:
     import gpu_models
     import hand_plans
     from models import mean_square
-    from plimsoll_torch import Refused, apply
-    from plimsoll_torch.stages import split
+    from plimsoll.torch import Refused, apply
+    from plimsoll.torch.stages import split
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name}") is None else 1)
 

@@ -6,21 +6,17 @@ for bit. Skipped where this Python has no torch; some seconds.
 """
 
 import copy
-import os
 import sys
 import unittest
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
 
 try:
     import torch
     from torch import nn
 
     import hand_plans
-    from plimsoll_torch import Refused, apply
-    from plimsoll_torch.stages import split
-    from plimsoll_torch.versions import why_no_bf16_products
+    from plimsoll.torch import Refused, apply
+    from plimsoll.torch.stages import split
+    from plimsoll.torch.versions import why_no_bf16_products
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name}: mixtures of experts were not run") is None else 1)
 

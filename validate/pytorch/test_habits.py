@@ -6,12 +6,8 @@
 
 import contextlib
 import copy
-import os
 import sys
 import unittest
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "traces")]
 
 try:
     import torch
@@ -20,14 +16,14 @@ try:
     from torch.nn import functional
 
     import hand_plans
-    from plimsoll_torch import Refused, apply
-    from plimsoll_torch.outside import Outside
-    from plimsoll_torch.saved import SavedByStage
-    from plimsoll_torch.stages import split
-    from plimsoll_torch.versions import storage_of
-    from pytorch_export.chain_trace import measure_saved
-    from pytorch_export.cuts import chain_of_cuts
-    from pytorch_export.models import Subject
+    from plimsoll.torch import Refused, apply
+    from plimsoll.torch.outside import Outside
+    from plimsoll.torch.saved import SavedByStage
+    from plimsoll.torch.stages import split
+    from plimsoll.torch.versions import storage_of
+    from plimsoll.trace.chain_trace import measure_saved
+    from plimsoll.trace.cuts import chain_of_cuts
+    from plimsoll.trace.models import Subject
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)

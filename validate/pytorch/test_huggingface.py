@@ -14,8 +14,6 @@ import sys
 import tempfile
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "traces")]
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 try:
@@ -23,12 +21,12 @@ try:
     import timm  # noqa: F401
     import transformers  # noqa: F401
 
-    import export_pytorch
+    from plimsoll.trace import exporter
     import hand_plans
     import huggingface
     from beside_plain import differences
-    from plimsoll_torch import Refused
-    from plimsoll_torch.stages import split
+    from plimsoll.torch import Refused
+    from plimsoll.torch.stages import split
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name}: models of transformers and timm were not run") is None else 1)
 
@@ -62,7 +60,7 @@ class Models(unittest.TestCase):
                 with self.subTest(name, how=how), tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
                     path = os.path.join(folder, "trace.json")
                     arguments = ("--model", f"{huggingface.__file__}:{name}", "--batch", "2", "--repetitions", "1", "--warm-up", "1", "-o", path, *how)
-                    export_pytorch.export(export_pytorch.command_line().parse_args(arguments))
+                    exporter.export(exporter.command_line().parse_args(arguments))
                     with open(path, encoding="utf-8") as file:
                         trace = json.load(file)
                     self.assertEqual(trace["source"]["check"].get("identity", "exact on all stages"), "exact on all stages")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of plimsoll_torch.lightning with Lightning's own Trainer, on a CPU, and where there is one on a GPU, with plans made by hand. Skipped where
+"""Tests of plimsoll.torch.lightning with Lightning's own Trainer, on a CPU, and where there is one on a GPU, with plans made by hand. Skipped where
 this Python lacks torch or Lightning.
 
   python3 validate/pytorch/test_lightning.py
@@ -14,17 +14,15 @@ import tempfile
 import unittest
 import warnings
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
 try:
     import pytorch_lightning as pl
     import torch
     from torch import nn
 
     import hand_plans
-    from plimsoll_torch import Refused
-    from plimsoll_torch.lightning import ByPlan
-    from plimsoll_torch.stages import split
+    from plimsoll.torch import Refused
+    from plimsoll.torch.lightning import ByPlan
+    from plimsoll.torch.stages import split
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name}: Lightning by a plan was not run") is None else 1)
 

@@ -11,17 +11,17 @@ import unittest
 import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.join(ROOT, "traces")]
 
 if importlib.util.find_spec("torch") is None:
     print(f"skipped: {sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)")
     sys.exit(0)
 
-import measure  # noqa: E402
-import torch  # noqa: E402
+import measure
+import torch
 
-from exporter_tests.test_times import Apart  # noqa: E402
+from plimsoll.trace.user_code import load_file
+
+Apart = load_file(os.path.join(HERE, "..", "..", "traces", "exporter_tests", "apart.py"), "apart").Apart
 
 
 class Trained(measure.Sameness):

@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
-"""What is alive while plimsoll_torch.apply runs plans made by hand: nothing that the plan has freed. Skipped where this Python has no torch.
+"""What is alive while plimsoll.torch.apply runs plans made by hand: nothing that the plan has freed. Skipped where this Python has no torch.
 
   /usr/bin/python3 validate/pytorch/test_memory.py
 """
 
 import copy
 import gc
-import os
 import sys
 import unittest
 import weakref
 from unittest import mock
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 try:
     import torch
@@ -21,10 +18,10 @@ try:
     import hand_plans
 
     from models import mean_square
-    from plimsoll_torch import LimitExceeded, apply
-    from plimsoll_torch.saved import SavedByStage
-    from plimsoll_torch.stages import split
-    from plimsoll_torch.versions import storage_of
+    from plimsoll.torch import LimitExceeded, apply
+    from plimsoll.torch.saved import SavedByStage
+    from plimsoll.torch.stages import split
+    from plimsoll.torch.versions import storage_of
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of plimsoll_torch where people use it: a loop with all that belongs to one, inputs of several lengths, reports, training that is saved and
+"""Tests of plimsoll.torch where people use it: a loop with all that belongs to one, inputs of several lengths, reports, training that is saved and
 resumed. Skipped where this Python has no torch.
 
   /usr/bin/python3 validate/pytorch/test_people.py
@@ -8,24 +8,21 @@ resumed. Skipped where this Python has no torch.
 import contextlib
 import copy
 import io
-import os
 import sys
 import unittest
 from types import SimpleNamespace
 from unittest import mock
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 try:
     import torch
     from torch import nn
 
     import hand_plans
-    from plimsoll_torch import Refused, WrongPlan, apply, several
-    from plimsoll_torch.outside import storages_seen_by_python
-    from plimsoll_torch.report import KEPT, Counts, Took, report_of
-    from plimsoll_torch.stages import split
-    from plimsoll_torch.versions import why_no_bf16_products
+    from plimsoll.torch import Refused, WrongPlan, apply, several
+    from plimsoll.torch.outside import storages_seen_by_python
+    from plimsoll.torch.report import KEPT, Counts, Took, report_of
+    from plimsoll.torch.stages import split
+    from plimsoll.torch.versions import why_no_bf16_products
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)

@@ -16,14 +16,13 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "traces")]
 
 try:
     import torch
 
-    import export_pytorch
-    from plimsoll_torch import policies
-    from plimsoll_torch.versions import selective_checkpointing
+    from plimsoll.trace import exporter
+    from plimsoll.torch import policies
+    from plimsoll.torch.versions import selective_checkpointing
     from torch import nn
     from torch.nn import functional as F
     from torch.utils.checkpoint import checkpoint
@@ -130,9 +129,9 @@ def graph_of(block):
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         model, path = os.path.join(folder, "model.py"), os.path.join(folder, "trace.json")
         with open(model, "w", encoding="utf-8") as file:
-            file.write(f"import sys\nsys.path.insert(0, {HERE!r})\nimport test_policies\n"
+            file.write("import test_policies\n"
                        f"def build(): return test_policies.example(test_policies.{block.__name__})\n")
-        export_pytorch.export(export_pytorch.command_line().parse_args(
+        exporter.export(exporter.command_line().parse_args(
             ["--model", f"{model}:build", "--graph", "--stages", "blocks.0,blocks.1,blocks.2", "--repetitions", "1", "--warm-up", "1",
              "--memory-counter", "sweep", "-o", path]))
         with open(path, encoding="utf-8") as file:

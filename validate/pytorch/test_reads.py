@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
-"""Tests of what a model's code may read out of tensors (plimsoll_torch/origins.py, reads.py, questions.py). Skipped where this Python has no torch.
+"""Tests of what a model's code may read out of tensors (plimsoll/torch/origins.py, reads.py, questions.py). Skipped where this Python has no torch.
 
   /usr/bin/python3 validate/pytorch/test_reads.py
 """
 
 import copy
-import os
 import random
 import sys
 import unittest
 from unittest import mock
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 try:
     import numpy
@@ -19,11 +16,11 @@ try:
 
     import adversary
     import hand_plans
-    from plimsoll_torch import Refused, apply
-    from plimsoll_torch.questions import shown
-    from plimsoll_torch.reads import Call, Reads
-    from plimsoll_torch.stages import split
-    from plimsoll_torch.watch import Watch
+    from plimsoll.torch import Refused, apply
+    from plimsoll.torch.questions import shown
+    from plimsoll.torch.reads import Call, Reads
+    from plimsoll.torch.stages import split
+    from plimsoll.torch.watch import Watch
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)

@@ -5,23 +5,20 @@ Python has no torch.
   /usr/bin/python3 validate/pytorch/test_rules.py
 """
 
-import os
 import sys
 import unittest
 from types import SimpleNamespace
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
 try:
     import torch
 
-    from plimsoll_torch import LimitExceeded, Refused
-    from plimsoll_torch.borders import GradientBox
-    from plimsoll_torch.device import OnHost
-    from plimsoll_torch.order import issue_order, last_waits, peaks_as_issued
-    from plimsoll_torch.step import Step, of_every, part
-    from plimsoll_torch.values import map_leaves
-    from plimsoll_torch.versions import storage_of
+    from plimsoll.torch import LimitExceeded, Refused
+    from plimsoll.torch.borders import GradientBox
+    from plimsoll.torch.device import OnHost
+    from plimsoll.torch.order import issue_order, last_waits, peaks_as_issued
+    from plimsoll.torch.step import Step, of_every, part
+    from plimsoll.torch.values import map_leaves
+    from plimsoll.torch.versions import storage_of
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)

@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
-"""Tests of plimsoll_torch/stages.py. Skipped where this Python has no torch; seconds.
+"""Tests of plimsoll/torch/stages.py. Skipped where this Python has no torch; seconds.
 
   /usr/bin/python3 validate/pytorch/test_stages.py
 """
 
 import copy
 import functools
-import os
 import sys
 import unittest
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 try:
     import torch
@@ -19,8 +16,8 @@ try:
 
     import models
     from models import mean_square
-    from plimsoll_torch.errors import Refused
-    from plimsoll_torch.stages import split
+    from plimsoll.torch.errors import Refused
+    from plimsoll.torch.stages import split
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of plimsoll_torch.apply, on plans made by hand. Skipped where this Python has no torch.
+"""Tests of plimsoll.torch.apply, on plans made by hand. Skipped where this Python has no torch.
 
   /usr/bin/python3 validate/pytorch/test_step.py
 """
@@ -12,8 +12,6 @@ import unittest
 from types import SimpleNamespace
 from unittest import mock
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
 try:
     import torch
     from torch import nn
@@ -25,12 +23,12 @@ try:
     import torch.utils.checkpoint
 
     from models import mean_square
-    from plimsoll_torch import Refused, WrongPlan, apply, policies
-    from plimsoll_torch.borders import Entry
-    from plimsoll_torch.policies import SavesInOrder, read_policy
-    from plimsoll_torch.stages import split
-    from plimsoll_torch.versions import autocast_now, why_no_bf16_products
-    from plimsoll_torch.whole_graph import WholeGraph, refuse_without_graph
+    from plimsoll.torch import Refused, WrongPlan, apply, policies
+    from plimsoll.torch.borders import Entry
+    from plimsoll.torch.policies import SavesInOrder, read_policy
+    from plimsoll.torch.stages import split
+    from plimsoll.torch.versions import autocast_now, why_no_bf16_products
+    from plimsoll.torch.whole_graph import WholeGraph, refuse_without_graph
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)

@@ -15,15 +15,14 @@ from types import SimpleNamespace
 from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
 
 try:
     import torch
 
     import stand_in
-    from plimsoll_torch.device import CudaCopies
-    from plimsoll_torch.plan import read_plan
-    from plimsoll_torch.versions import storage_of
+    from plimsoll.torch.device import CudaCopies
+    from plimsoll.torch.plan import read_plan
+    from plimsoll.torch.versions import storage_of
     from stand_in import Hazard
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "

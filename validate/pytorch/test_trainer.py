@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of plimsoll_torch.trainer with Hugging Face's own Trainer, on tiny models and plans made by hand. Skipped where this Python lacks torch,
+"""Tests of plimsoll.torch.trainer with Hugging Face's own Trainer, on tiny models and plans made by hand. Skipped where this Python lacks torch,
 transformers or accelerate.
 
   python3 validate/pytorch/test_trainer.py
@@ -14,7 +14,6 @@ import unittest
 from types import SimpleNamespace
 from unittest import mock
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 try:
@@ -25,9 +24,9 @@ try:
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     import hand_plans
-    from plimsoll_torch import Refused, WrongPlan, apply
-    from plimsoll_torch.stages import split
-    from plimsoll_torch.trainer import ByPlan
+    from plimsoll.torch import Refused, WrongPlan, apply
+    from plimsoll.torch.stages import split
+    from plimsoll.torch.trainer import ByPlan
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name}: Trainer by a plan was not run") is None else 1)
 

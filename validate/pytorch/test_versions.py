@@ -1,24 +1,21 @@
 #!/usr/bin/env python3
-"""Tests of plimsoll_torch/versions.py: what other versions of torch answer is stood in for. Skipped where this Python has no torch.
+"""Tests of plimsoll/torch/versions.py: what other versions of torch answer is stood in for. Skipped where this Python has no torch.
 
   /usr/bin/python3 validate/pytorch/test_versions.py
 """
 
-import os
 import sys
 import unittest
 from types import SimpleNamespace
 from unittest import mock
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 try:
     import torch
     from torch import nn
     from torch.utils import checkpoint
 
-    from plimsoll_torch import Refused, again, modes, policies, versions
-    from plimsoll_torch.refusals import refuse_what_cannot_run
+    from plimsoll.torch import Refused, again, modes, policies, versions
+    from plimsoll.torch.refusals import refuse_what_cannot_run
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch, "
                                 "then /usr/bin/python3)") is None else 1)

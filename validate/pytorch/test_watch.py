@@ -23,8 +23,6 @@ import types
 import unittest
 import weakref
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
 try:
     import numpy
     import torch
@@ -32,8 +30,8 @@ try:
 
     import hand_plans
     from models import mean_square
-    from plimsoll_torch import Refused, apply
-    from plimsoll_torch.stages import split
+    from plimsoll.torch import Refused, apply
+    from plimsoll.torch.stages import split
 except ModuleNotFoundError as error:
     raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
                                 "python3-torchvision, then /usr/bin/python3)") is None else 1)

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.dirname(__file__))
 import independent_reader
 import synthesize
 

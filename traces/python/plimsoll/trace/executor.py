@@ -7,8 +7,8 @@ that reads it is over: the executor that `saved_bytes` and the workspaces descri
 import contextlib
 
 import torch
-from plimsoll_torch.borders import Entry, Exit, GradientBox
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.borders import Entry, Exit, GradientBox
+from plimsoll.torch.versions import storage_of
 
 from .errors import UsageError, first_line
 from .storages import distinct_tensors_in, map_tensors, tensors_in

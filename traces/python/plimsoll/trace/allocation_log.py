@@ -7,7 +7,7 @@ cuda     by the memory history of the caching allocator, in which a mark is a bl
 import ctypes
 
 import torch
-from plimsoll_torch.versions import has_memory_history, write_memory_history
+from plimsoll.torch.versions import has_memory_history, write_memory_history
 
 from .live_bytes import CudaCounter, MallocCounter
 

@@ -10,7 +10,7 @@ import gc
 import statistics
 
 import torch
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.versions import storage_of
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -9,7 +9,7 @@ import time
 from .errors import Refused
 from .origins import states_of_python
 
-LANGUAGE = {*sys.stdlib_module_names, "torch", "numpy", "functorch", "plimsoll_torch", "pytorch_export"}  # whose code and constants do not change
+LANGUAGE = {*sys.stdlib_module_names, "torch", "numpy", "functorch", "plimsoll"}  # whose code and constants do not change
 CLOCKS = {time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns, time.process_time, time.process_time_ns,
           time.thread_time, time.localtime, time.gmtime, time.ctime, time.strftime}
 DATES = ("now", "today", "utcnow")

@@ -1,10 +1,10 @@
-"""Chains of a user's model: its modules in a row, or the stages into which plimsoll_torch cuts it."""
+"""Chains of a user's model: its modules in a row, or the stages into which plimsoll.torch cuts it."""
 
 import torch
-from plimsoll_torch.errors import Refused
-from plimsoll_torch.recorder import constants_in
-from plimsoll_torch.refusals import fingerprint_of, frozen_in
-from plimsoll_torch.stages import is_in_a_row, split
+from plimsoll.torch.errors import Refused
+from plimsoll.torch.recorder import constants_in
+from plimsoll.torch.refusals import fingerprint_of, frozen_in
+from plimsoll.torch.stages import is_in_a_row, split
 
 from .chain import Chain, Loss, Stage
 from .errors import UsageError

@@ -4,8 +4,8 @@ pooling PyTorch's read the shape alone, `pool.shape`.
 Names are those of traces/chain.md. Nodes of autograd's graph show what they have saved as attributes, `_saved_result` and the like.
 """
 
-from plimsoll_torch.nodes import held_by, nodes_behind
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.nodes import held_by, nodes_behind
+from plimsoll.torch.versions import storage_of
 
 from .storages import dtype_name, storage_bytes, tensors_in
 

@@ -1,4 +1,4 @@
-"""All that differs between torch 1.13 and 2.x (up to 2.11), for the step and for the exporter (traces/pytorch_export): what is there, what is
+"""All that differs between torch 1.13 and 2.x (up to 2.11), for the step and for the exporter (traces/python/plimsoll/trace): what is there, what is
 not, and the reason for the message. What copies to a host need on CUDA stands in device.py.
 
 Each part names the fact as PyTorch documents it. Run with 1.13 and 2.6 on a CPU and with 2.11 on an H100; in between it follows the documentation, with

@@ -10,7 +10,7 @@ tensors read and written, a tensor overwritten in place twice; a lookup reads on
 import math
 
 import torch
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.versions import storage_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .executor import Probe

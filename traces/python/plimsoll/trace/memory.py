@@ -3,7 +3,7 @@
 import weakref
 
 import torch
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.versions import storage_of
 
 from .executor import Facts, Probe
 from .saved_uses import shape_and_dtype, unseen_by_hooks, uses_of_saved

@@ -5,7 +5,7 @@ import gc
 import math
 
 import torch
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.versions import storage_of
 
 from . import executor
 from .allocation_log import Unexplained, log_for

@@ -1,8 +1,8 @@
 """Tensors and the storages behind them."""
 
 import torch
-from plimsoll_torch.outside import storages_seen_by_python
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.outside import storages_seen_by_python
+from plimsoll.torch.versions import storage_of
 
 
 def dtype_name(tensor):

@@ -7,7 +7,7 @@ import gc
 import statistics
 
 import torch
-from plimsoll_torch.versions import has_implementation
+from plimsoll.torch.versions import has_implementation
 
 from . import executor
 from .errors import UsageError, first_line

@@ -2,13 +2,11 @@
 
 import dataclasses
 import importlib
-import importlib.util
 import inspect
 import os
-import sys
 
 import torch
-from plimsoll_torch.versions import autocast_for, why_missing, why_no_autocast, why_no_fused_attention
+from plimsoll.torch.versions import autocast_for, why_missing, why_no_autocast, why_no_fused_attention
 from torch import nn
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
@@ -17,6 +15,7 @@ from .cuts import chain_of_cuts, chain_of_modules, is_in_a_row
 from .errors import UsageError, first_line
 from .gpt import gpt_stages
 from .storages import map_tensors
+from .user_code import load_file, look_first_in
 
 CLASSES = 1000
 IMAGE_MODELS = ("resnet18", "resnet50", "resnet101", "vgg16", "densenet121")
@@ -211,12 +210,9 @@ def named_thing(where):
     if place.endswith(".py"):
         if not os.path.isfile(place):
             raise UsageError(f"--model {where}: no file {place}")
-        sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
-        spec = importlib.util.spec_from_file_location("plimsoll_user_model", place)
-        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where torch.compile looks for what its functions name
-        load(where, lambda: spec.loader.exec_module(module))
+        module = load(where, lambda: load_file(place))
     else:
-        sys.path.insert(0, os.getcwd())
+        look_first_in(os.getcwd())
         module = load(where, lambda: importlib.import_module(place))
     if not hasattr(module, name):
         raise UsageError(f"--model {where}: {place} has no '{name}'")

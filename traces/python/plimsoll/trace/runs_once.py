@@ -7,8 +7,8 @@
 """
 
 import torch
-from plimsoll_torch.again import random_state
-from plimsoll_torch.versions import draws_numbers, storage_of
+from plimsoll.torch.again import random_state
+from plimsoll.torch.versions import draws_numbers, storage_of
 
 from .storages import tensors_in
 

@@ -5,8 +5,8 @@ input from which another way leaves to parameters alone makes a gradient of weig
 that other way saved, and the gradient that arrives at it: this gradient is made by the input's part, and kept.
 """
 
-from plimsoll_torch.nodes import held_by
-from plimsoll_torch.versions import storage_of
+from plimsoll.torch.nodes import held_by
+from plimsoll.torch.versions import storage_of
 
 from .memory import SavedProbe
 from .storages import storage_bytes

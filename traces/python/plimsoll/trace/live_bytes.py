@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 
 import torch
-from plimsoll_torch.versions import byte_counter_of_cuda, storage_of
+from plimsoll.torch.versions import byte_counter_of_cuda, storage_of
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
