@@ -55,6 +55,12 @@ def needs_one_of(words, names):
     return any(word.partition(":")[0] in names for word in words)
 
 
+def exported_by(assignment, folder):
+    """What `export NAME=PATH` sets there, before what is set already."""
+    name, _, value = assignment.partition("=")
+    return {name: os.pathsep.join(filter(None, (value.replace("$PWD", folder), os.environ.get(name))))}
+
+
 def main(program):
     if importlib.util.find_spec("torch") is None:
         print(f"skipped: {sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)")
@@ -73,6 +79,9 @@ def main(program):
         left_out = set(missing)  # and what is made of them
         for command in (line for text in blocks(page, "") for line in text.splitlines() if line):
             words = shlex.split(command)
+            if words[0] == "export":
+                environment |= exported_by(words[1], folder)
+                continue
             if needs_one_of(words, left_out):
                 left_out |= {words[words.index("-o") + 1]} if "-o" in words else set()
                 continue
