@@ -14,7 +14,8 @@ install(DIRECTORY traces/data DESTINATION ${shipped}/traces)
 install(DIRECTORY experiments DESTINATION ${shipped} FILES_MATCHING
         PATTERN "*.yaml" PATTERN "*.py" PATTERN "*.json" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js")
 install(PROGRAMS traces/export_pytorch.py traces/measure_training.py DESTINATION ${shipped}/traces)
-install(DIRECTORY traces/python DESTINATION ${shipped}/traces FILES_MATCHING PATTERN "*.py" PATTERN "*.c")
+install(DIRECTORY traces/python/plimsoll DESTINATION ${shipped}/traces/python
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.c" PATTERN "__pycache__" EXCLUDE)
 install(FILES traces/plimsoll DESTINATION ${shipped}/traces)  # a link: Python looks beside a script first
 file(GLOB validations ${CMAKE_SOURCE_DIR}/validate/*.yaml)
 install(FILES ${validations} DESTINATION ${shipped}/validate)
