@@ -202,6 +202,7 @@ def report(folders):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        sys.exit(0 if report(sys.argv[1:]) else 1)
+    folders = [argument for argument in sys.argv[1:] if os.path.isdir(argument)]
+    if folders:
+        sys.exit(0 if report(folders) else 1)
     unittest.main(verbosity=0)
