@@ -11,13 +11,14 @@ import subprocess
 import sys
 import tempfile
 
+import left_out
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def main(program):
     if importlib.util.find_spec("torch") is None:
-        print(f"skipped: {sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)")
-        return 0
+        left_out.end(f"{sys.executable} has no torch {left_out.TO_INSTALL}")
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([sys.executable, os.path.join(HERE, "beside_checkpoint.py"), os.path.join(HERE, "models.py:gpt"), "--batch", "8", "--rounds", "3",
                                "--strategies", "rotor", "--program", program, "-o", folder], capture_output=True, text=True, check=False)

@@ -6,10 +6,11 @@
 
 import copy
 import os
-import sys
 import unittest
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import left_out
 
 try:
     import torch
@@ -21,10 +22,10 @@ try:
     from plimsoll.torch import Refused, apply
     from plimsoll.torch.stages import split
 except ModuleNotFoundError as error:
-    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name}") is None else 1)
+    left_out.end_without(error)
 
 if not torch.cuda.is_available():
-    raise SystemExit(0 if print("skipped: torch sees no CUDA device") is None else 1)
+    left_out.end("torch sees no CUDA device")
 
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 torch.backends.cudnn.benchmark = False

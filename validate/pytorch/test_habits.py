@@ -6,8 +6,9 @@
 
 import contextlib
 import copy
-import sys
 import unittest
+
+import left_out
 
 try:
     import torch
@@ -25,8 +26,7 @@ try:
     from plimsoll.trace.cuts import chain_of_cuts
     from plimsoll.trace.models import Subject
 except ModuleNotFoundError as error:
-    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
-                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+    left_out.end_without(error)
 
 torch.set_num_threads(1)
 

@@ -10,11 +10,12 @@ import sys
 import unittest
 import unittest.mock
 
+import left_out
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 if importlib.util.find_spec("torch") is None:
-    print(f"skipped: {sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)")
-    sys.exit(0)
+    left_out.end(f"{sys.executable} has no torch {left_out.TO_INSTALL}")
 
 import measure
 import torch

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import left_out
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -63,8 +65,7 @@ def exported_by(assignment, folder):
 
 def main(program):
     if importlib.util.find_spec("torch") is None:
-        print(f"skipped: {sys.executable} has no torch (Debian: apt-get install python3-torch, then /usr/bin/python3)")
-        return 0
+        left_out.end(f"{sys.executable} has no torch {left_out.TO_INSTALL}")
     page = made_shorter((ROOT / "docs" / "pytorch.md").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         for name in ("traces", "validate", "platforms"):

@@ -8,10 +8,11 @@ resumed. Skipped where this Python has no torch.
 import contextlib
 import copy
 import io
-import sys
 import unittest
 from types import SimpleNamespace
 from unittest import mock
+
+import left_out
 
 try:
     import torch
@@ -24,8 +25,7 @@ try:
     from plimsoll.torch.stages import split
     from plimsoll.torch.versions import why_no_bf16_products
 except ModuleNotFoundError as error:
-    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
-                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+    left_out.end_without(error)
 
 torch.set_num_threads(1)
 WORDS = 40

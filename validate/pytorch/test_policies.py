@@ -11,11 +11,12 @@ import io
 import json
 import os
 import random
-import sys
 import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+import left_out
 
 try:
     import torch
@@ -27,9 +28,9 @@ try:
     from torch.nn import functional as F
     from torch.utils.checkpoint import checkpoint
 except ModuleNotFoundError as error:
-    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name}: policies were not run") is None else 1)
+    left_out.end_without(error, "policies were not run")
 if selective_checkpointing() is None:
-    raise SystemExit(0 if print(f"skipped: torch {torch.__version__} has no selective checkpointing: policies were not run") is None else 1)
+    left_out.end(f"torch {torch.__version__} has no selective checkpointing: policies were not run")
 
 torch.set_num_threads(1)
 

@@ -6,9 +6,10 @@
 
 import copy
 import random
-import sys
 import unittest
 from unittest import mock
+
+import left_out
 
 try:
     import numpy
@@ -22,8 +23,7 @@ try:
     from plimsoll.torch.stages import split
     from plimsoll.torch.watch import Watch
 except ModuleNotFoundError as error:
-    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
-                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+    left_out.end_without(error)
 
 torch.set_num_threads(1)
 

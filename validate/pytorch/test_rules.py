@@ -5,9 +5,10 @@ Python has no torch.
   /usr/bin/python3 validate/pytorch/test_rules.py
 """
 
-import sys
 import unittest
 from types import SimpleNamespace
+
+import left_out
 
 try:
     import torch
@@ -20,8 +21,7 @@ try:
     from plimsoll.torch.values import map_leaves
     from plimsoll.torch.versions import storage_of
 except ModuleNotFoundError as error:
-    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
-                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+    left_out.end_without(error)
 
 
 class Gradients(unittest.TestCase):

@@ -12,6 +12,8 @@ import unittest
 from types import SimpleNamespace
 from unittest import mock
 
+import left_out
+
 try:
     import torch
     from torch import nn
@@ -30,8 +32,7 @@ try:
     from plimsoll.torch.versions import autocast_now, why_no_bf16_products
     from plimsoll.torch.whole_graph import WholeGraph, refuse_without_graph
 except ModuleNotFoundError as error:
-    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
-                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+    left_out.end_without(error)
 
 torch.set_num_threads(1)
 

@@ -16,6 +16,8 @@ from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
+import left_out
+
 try:
     import torch
 
@@ -25,8 +27,7 @@ try:
     from plimsoll.torch.versions import storage_of
     from stand_in import Hazard
 except ModuleNotFoundError as error:
-    raise SystemExit(0 if print(f"skipped: {sys.executable} has no {error.name} (Debian: apt-get install python3-torch "
-                                "python3-torchvision, then /usr/bin/python3)") is None else 1)
+    left_out.end_without(error)
 
 torch.set_num_threads(1)
 
