@@ -77,14 +77,14 @@ def main(program):
             pathlib.Path(folder, name).write_text(text, encoding="utf-8")
         environment = dict(os.environ) | {"PLIMSOLL_DATA": str(ROOT)}
         printed, missing, exported = "", missing_for(texts), {}
-        left_out = set(missing)  # and what is made of them
+        unfit = set(missing)  # and what is made of them
         for command in (line for text in blocks(page, "") for line in text.splitlines() if line):
             words = shlex.split(command)
             if words[0] == "export":
                 environment |= exported_by(words[1], folder)
                 continue
-            if needs_one_of(words, left_out):
-                left_out |= {words[words.index("-o") + 1]} if "-o" in words else set()
+            if needs_one_of(words, unfit):
+                unfit |= {words[words.index("-o") + 1]} if "-o" in words else set()
                 continue
             if words[0] == "/usr/bin/python3":
                 words[0] = sys.executable
