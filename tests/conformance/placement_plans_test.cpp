@@ -63,7 +63,7 @@ TEST_CASE("placements on unlike devices, with memory strategies in their parts, 
   for (const std::uint64_t seed : fewer_cases(1, 60)) {
     const Problem problem = random_placement_problem(seed);
     for (std::size_t k = 0; k < all.size(); ++k) {
-      const std::string spec = all[k] + memory_savers[(seed / 5 + k) % std::size(memory_savers)];
+      const std::string spec = all[k] + memory_savers[(seed / 11 + k) % std::size(memory_savers)];
       INFO(spec);
       REQUIRE(judge_within_budgets(problem, parse_spec(spec, "test")).has_value());
     }
@@ -87,7 +87,7 @@ TEST_CASE("placements of chains, with memory strategies in their parts, within b
   for (const std::uint64_t seed : fewer_cases(1, 60)) {
     const Problem problem = random_chain_problem(seed);
     for (std::size_t k = 0; k < all.size(); ++k) {
-      const std::string spec = all[k] + memory_savers[(seed / 5 + k) % std::size(memory_savers)];
+      const std::string spec = all[k] + memory_savers[(seed / 11 + k) % std::size(memory_savers)];
       INFO(spec);
       REQUIRE(judge_within_budgets(problem, parse_spec(spec, "test")).has_value());
     }

@@ -113,7 +113,7 @@ TEST_CASE("on long logs the neighbourhoods are those of sets kept at every step"
 }
 
 // Results not made yet and views that make an evicted storage dearer are rare: it takes many programs to meet them.
-// The numbers, of all and of a fifth, are those of the same implementation.
+// The numbers, of all and of an eleventh, are those of the same implementation.
 TEST_CASE("on longer random programs every decision is that of sets kept at every step", "[dtr]") {
   std::uint64_t all = 0;
   for (const RandomCase seed : fewer_cases(1, 600)) {

@@ -47,13 +47,13 @@ TEST_CASE("nothing planted", "[.planted]") {
 
 TEST_CASE("a planted failure among fewer cases", "[.planted]") {
   for (const std::string spec : {"a", "b"}) {
-    for (const RandomCase seed : fewer_cases(1, 12)) {
+    for (const RandomCase seed : fewer_cases(1, 24)) {
       std::cout << "ran " << spec << " " << seed << "\n";
       CHECK_FALSE((spec == "b" && seed >= 5));
     }
   }
   for (const RandomCase seed : fewer_cases(3, 6)) std::cout << "ran few " << seed << "\n";
-  std::cout << "cases of 60: " << cases_of(60) << "\n";
+  std::cout << "cases of 66: " << cases_of(66) << "\n";
 }
 
 // --- the mechanism
@@ -107,27 +107,27 @@ TEST_CASE("the line that a failing random test prints runs the case that failed,
   CHECK(line_to_repeat(again) == line);
 }
 
-TEST_CASE("where a run tries a fifth of the cases, its line and that of a run with all cases mean the same case",
+TEST_CASE("where a run tries an eleventh of the cases, its line and that of a run with all cases mean the same case",
           "[repeat]") {
   const std::string test =
       std::filesystem::proximate(this_program()).string() + " 'a planted failure among fewer cases'";
-  const std::string fifth = run(test);
-  CHECK(times("ran a 1\n", fifth) + times("ran a 6\n", fifth) + times("ran a 11\n", fifth) == 3);
-  CHECK(times("ran few 3\n", fifth) + times("ran few 5\n", fifth) == 2);
-  CHECK(times("ran ", fifth) == 8);
-  CHECK(times("cases of 60: 12\n", fifth) == 1);
-  const std::string line = line_to_repeat(fifth);
-  CHECK(line == "PLIMSOLL_CASE=17 " + test);  // 12 cases of a, of which 3 ran, then b's sixth
+  const std::string eleventh = run(test);
+  CHECK(times("ran a 1\n", eleventh) + times("ran a 12\n", eleventh) + times("ran a 23\n", eleventh) == 3);
+  CHECK(times("ran few 3\n", eleventh) + times("ran few 5\n", eleventh) == 2);
+  CHECK(times("ran ", eleventh) == 7);
+  CHECK(times("cases of 66: 6\n", eleventh) == 1);
+  const std::string line = line_to_repeat(eleventh);
+  CHECK(line == "PLIMSOLL_CASE=35 " + test);  // 24 cases of a, of which 3 ran, then b's twelfth
   const std::string again = run(line);
   CHECK(times("ran ", again) == 1);
-  CHECK(times("ran b 6\n", again) == 1);
+  CHECK(times("ran b 12\n", again) == 1);
 
   const std::string all = run("PLIMSOLL_TESTS=all " + test);
-  CHECK(times("ran ", all) == 28);
-  CHECK(times("cases of 60: 60\n", all) == 1);
+  CHECK(times("ran ", all) == 24 + 5);
+  CHECK(times("cases of 66: 66\n", all) == 1);
   const std::string line_of_all = line_to_repeat(all);
-  CHECK(line_of_all == "PLIMSOLL_TESTS=all PLIMSOLL_CASE=16 " + test);
-  for (const std::string& command : {line_of_all, "PLIMSOLL_CASE=16 " + test}) {
+  CHECK(line_of_all == "PLIMSOLL_TESTS=all PLIMSOLL_CASE=28 " + test);
+  for (const std::string& command : {line_of_all, "PLIMSOLL_CASE=28 " + test}) {
     const std::string one = run(command);
     CHECK(times("ran ", one) == 1);
     CHECK(times("ran b 5\n", one) == 1);
@@ -136,19 +136,20 @@ TEST_CASE("where a run tries a fifth of the cases, its line and that of a run wi
   CHECK(wrong == "PLIMSOLL_TESTS: expected 'all', found 'al'\nexit code 2\n");
 }
 
-TEST_CASE("a run's turn says which fifth it tries, by the same numbers, and all turns together try all", "[repeat]") {
+TEST_CASE("a run's turn says which eleventh it tries, by the same numbers, and all turns together try all",
+          "[repeat]") {
   const std::string test =
       std::filesystem::proximate(this_program()).string() + " 'a planted failure among fewer cases'";
-  const std::string third = run("PLIMSOLL_TURN=8 " + test);
-  CHECK(times("ran a 4\n", third) + times("ran a 9\n", third) == 2);
-  CHECK(times("ran few 3\n", third) + times("ran few 5\n", third) == 2);  // 8 is even
+  const std::string third = run("PLIMSOLL_TURN=14 " + test);
+  CHECK(times("ran a 4\n", third) + times("ran a 15\n", third) == 2);
+  CHECK(times("ran few 3\n", third) + times("ran few 5\n", third) == 2);  // 14 is even
   CHECK(times("ran ", third) == 6);
-  CHECK(line_to_repeat(third) == "PLIMSOLL_CASE=20 " + test);  // b's ninth
-  CHECK(times("ran b 9\n", run("PLIMSOLL_TURN=1 PLIMSOLL_CASE=20 " + test)) == 1);
+  CHECK(line_to_repeat(third) == "PLIMSOLL_CASE=38 " + test);  // b's fifteenth
+  CHECK(times("ran b 15\n", run("PLIMSOLL_TURN=1 PLIMSOLL_CASE=38 " + test)) == 1);
   std::string all;
-  for (const char* turn : {"0", "1", "2", "3", "4"}) all += run("PLIMSOLL_TURN=" + std::string(turn) + " " + test);
-  for (int seed = 1; seed <= 12; ++seed) CHECK(times("ran a " + std::to_string(seed) + "\n", all) == 1);
-  CHECK(times("ran ", run("PLIMSOLL_TURN=3 PLIMSOLL_TESTS=all " + test)) == 28);
+  for (int turn = 0; turn < 11; ++turn) all += run("PLIMSOLL_TURN=" + std::to_string(turn) + " " + test);
+  for (int seed = 1; seed <= 24; ++seed) CHECK(times("ran a " + std::to_string(seed) + "\n", all) == 1);
+  CHECK(times("ran ", run("PLIMSOLL_TURN=3 PLIMSOLL_TESTS=all " + test)) == 24 + 5);
   const std::string of_all =
       line_to_repeat(run("PLIMSOLL_TURN=3 " + this_program() + " 'a planted failure behind the cases'"));
   CHECK(of_all == "PLIMSOLL_TURN=3 " + std::filesystem::proximate(this_program()).string() +
