@@ -137,7 +137,7 @@ bool is_planned(const std::string& spec, std::uint64_t number, std::uint64_t see
 /// Every run tries one share of some 82,000 combinations, another one with another PLIMSOLL_TURN; a larger one where
 /// all cases are asked for, of which the whole would take hours. As these numbers and that of the settings have no
 /// divisor in common, settings take turns.
-constexpr std::uint64_t shares = 997, large_shares = 499;
+constexpr std::uint64_t shares = 1999, large_shares = 499;
 
 bool is_in_share(std::uint64_t number) {
   if (random_case_state().chosen || !every_case()) return true;

@@ -365,7 +365,7 @@ TEST_CASE("compress_plan is never slower than a part of its ways, nor with less 
 TEST_CASE("compress_plan leaves moves to an offloading pass behind it, unless it is told otherwise",
           "[compression][compress_plan]") {
   std::size_t differ = 0;
-  for (const RandomCase seed : fewer_cases(1, 20)) {
+  for (const RandomCase seed : fewer_cases(1, 20, 5)) {
     const Problem problem = small_pictures(seed, BytesPerSecond{1000});
     INFO("seed " << seed);
     const Bytes most = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), std::nullopt)).peak;

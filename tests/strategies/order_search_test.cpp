@@ -297,7 +297,7 @@ TEST_CASE("pipeline_search keeps a limit for each device, and what the budget le
   }
   if (all_cases()) CHECK(limited >= cases_of(std::size_t{8}));
   if (all_cases()) CHECK(fits > cases_of(std::size_t{60}));
-  if (all_cases()) CHECK(one_fits > cases_of(std::size_t{60}));
+  if (all_cases()) CHECK(one_fits > cases_of(std::size_t{50}));
 }
 
 TEST_CASE("pipeline_search does without a way from the last device to the first", "[pipelining]") {

@@ -2,6 +2,7 @@
 // parameters, gradients and states as on one device, bit for bit but where devices sum a gradient.
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
@@ -17,6 +18,7 @@
 #include "strategies/models/graph_tape.h"
 #include "strategies/placement/placed_parts.h"
 #include "tests/generate/problems.h"
+#include "tests/random_case.h"
 #include "tests/training/training.h"
 #include "validate/networks/initial_values.h"
 
@@ -133,9 +135,16 @@ TEST_CASE("placements train as one device does", "[validate][placement]") {
   for (const std::uint32_t devices : {2u, 3u}) {
     const Training several =
         training_of(network, gpus({.count = devices, .to_host = peers, .to_peers = peers}), options);
-    for (const char* spec :
-         {"round_robin(parameters=copies)", "heft(parameters=copies)", "heft(order=b_level,parameters=copies)",
-          "contiguous(parameters=copies)", "etf", "glb(parameters=copies)", "pardnn", "auto"}) {
+    constexpr std::array specs{"round_robin(parameters=copies)",
+                               "heft(parameters=copies)",
+                               "heft(order=b_level,parameters=copies)",
+                               "contiguous(parameters=copies)",
+                               "etf",
+                               "glb(parameters=copies)",
+                               "pardnn",
+                               "auto"};
+    for (const RandomCase k : fewer_cases(0, specs.size() - 1, 2)) {
+      const char* spec = specs[k];
       INFO(network << " in " << micro_batches << " on " << devices << " devices, " << spec);
       const Plan made = std::get<Plan>(planned(several.problem, spec));
       const Timeline expected = simulate_event(made.schedule, several.problem.platform);
@@ -143,7 +152,7 @@ TEST_CASE("placements train as one device does", "[validate][placement]") {
       CHECK(measure(several.problem, made.schedule, expected).peak == made.peak);
       judge_training(several, made.schedule, alone, judged);
     }
-    for (const std::uint64_t seed : {1u, 2u, 3u, 4u}) {
+    for (const RandomCase seed : fewer_cases(1, 4, 2)) {
       INFO(network << " in " << micro_batches << " on " << devices << " devices, at random from seed " << seed);
       judge_training(several, placed_at_random(several.problem, seed), alone, judged);
     }
