@@ -8,6 +8,7 @@ option(PLIMSOLL_UNITY "Compile several files at once where headers take longest"
 set(PLIMSOLL_GROUPS 1 CACHE STRING "How many times larger groups of files are: more for who compiles all, 1 for who changes a file")
 set(PLIMSOLL_LIBRARY_GROUPS 1 CACHE STRING "The same of libraries")
 set(PLIMSOLL_TESTS_APART "" CACHE STRING "Test programs that are not built here, since another build folder runs them")
+option(PLIMSOLL_PRECOMPILED "Precompile what most tests include: faster where nothing is in ccache" OFF)
 option(PLIMSOLL_COVERAGE "Instrument for gcov" OFF)
 option(PLIMSOLL_WERROR "Warnings are errors: for developers and CI, since each new compiler has new ones" OFF)
 
@@ -122,7 +123,8 @@ function(long_and_run_once target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
   get_target_property(oracles ${target} SOURCES)
   list(FILTER oracles EXCLUDE REGEX "_test\\.cpp$")
-  set_source_files_properties(${oracles} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+  set_source_files_properties(${oracles} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>"
+                                                    SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
 # plimsoll_test(name folder LINKS libraries...): Catch2 program test_<name> from the folder's *_test.cpp files.
@@ -135,6 +137,9 @@ function(plimsoll_test name folder)
   add_executable(test_${name} ${sources})
   plimsoll_options(test_${name})
   long_and_run_once(test_${name})
+  if(TARGET test_headers AND "generate" IN_LIST TEST_LINKS)
+    target_precompile_headers(test_${name} REUSE_FROM test_headers)
+  endif()
   target_link_libraries(test_${name} PRIVATE test_main)
   foreach(link ${TEST_LINKS})
     if(TARGET plimsoll_${link})
