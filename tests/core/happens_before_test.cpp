@@ -47,7 +47,7 @@ std::vector<std::vector<bool>> reachable(const Schedule& schedule) {
 }
 
 TEST_CASE("what must have finished is what streams and waits lead back to, over any number of steps", "[check]") {
-  for (const RandomCase seed : random_cases(1, 500)) {
+  for (const RandomCase seed : fewer_cases(1, 500)) {
     const Schedule schedule = random_order(seed);
     const std::vector<std::vector<bool>> expected = reachable(schedule);
     for (const std::size_t copy_entries : {std::size_t{0}, most_copy_entries}) {
