@@ -3,7 +3,7 @@
 import pathlib
 import sys
 
-OURS = {"plimsoll", *(file.stem for file in pathlib.Path(__file__).parent.glob("*.py"))}
+OURS = {"plimsoll", *(path.stem for path in pathlib.Path(__file__).parent.iterdir())}
 TO_INSTALL = "(Debian: apt-get install python3-torch python3-torchvision, then /usr/bin/python3)"
 
 

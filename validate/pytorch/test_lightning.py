@@ -5,7 +5,6 @@ this Python lacks torch or Lightning.
   python3 validate/pytorch/test_lightning.py
 """
 
-import copy
 import logging
 import os
 import shutil

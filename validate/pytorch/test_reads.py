@@ -130,7 +130,7 @@ class Adversary(unittest.TestCase):
     def test_what_is_refused_while_a_model_is_recorded_works_behind_it(self):
         lenders = torch.from_dlpack, torch.utils.dlpack.to_dlpack, torch.utils.dlpack.from_dlpack
         with self.assertRaises(Refused):
-            Course(adversary.alias_by_dlpack, False)
+            Course(adversary.writes.alias_by_dlpack, False)
         self.assertEqual(lenders, (torch.from_dlpack, torch.utils.dlpack.to_dlpack, torch.utils.dlpack.from_dlpack))
 
     def test_each_trick_trains_another_model_where_nobody_watches(self):
@@ -155,7 +155,7 @@ class Asking(unittest.TestCase):
     """Of models whose course follows from inputs: when it is asked, and of what."""
 
     def every(self):
-        return copy.deepcopy(made(adversary.every))
+        return copy.deepcopy(made(adversary.inputs.every))
 
     def other(self, ones, rows=4):
         whole = [adversary.batch(seed, ones or seed == 3) for seed in range(3, 3 + rows // 4)]
@@ -190,7 +190,7 @@ class Asking(unittest.TestCase):
 
     def test_inputs_in_containers_have_names(self):
         torch.manual_seed(0)
-        model = adversary.Nested(adversary.every)
+        model = adversary.Nested(adversary.inputs.every)
         nested = [{"x": one["x"], "more": {"batch": adversary.Batch(one["mask"])}} for one in (adversary.batch(0), adversary.batch(1, ones=False))]
         step = apply(model, planned(model, nested[0]))
         step(nested[0])

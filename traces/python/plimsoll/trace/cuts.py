@@ -4,7 +4,7 @@ import torch
 from plimsoll.torch.errors import Refused
 from plimsoll.torch.recorder import constants_in
 from plimsoll.torch.refusals import fingerprint_of, frozen_in
-from plimsoll.torch.stages import is_in_a_row, split
+from plimsoll.torch.stages import split
 
 from .chain import Chain, Loss, Stage
 from .errors import UsageError

@@ -6,12 +6,13 @@ import inspect
 import os
 
 import torch
+from plimsoll.torch.stages import is_in_a_row
 from plimsoll.torch.versions import autocast_for, why_missing, why_no_autocast, why_no_fused_attention
 from torch import nn
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from .cuts import chain_of_cuts, chain_of_modules, is_in_a_row
+from .cuts import chain_of_cuts, chain_of_modules
 from .errors import UsageError, first_line
 from .gpt import gpt_stages
 from .storages import map_tensors

@@ -9,7 +9,6 @@ tensors read and written, a tensor overwritten in place twice; a lookup reads on
 
 import math
 
-import torch
 from plimsoll.torch.versions import storage_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
