@@ -8,6 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 STRATEGIES = pathlib.Path("docs/strategies")
 INDEX = pathlib.Path("strategies/README.md")
 MOST_COLUMNS, MOST_WORDS = 110, 25
+SHARED = {"pipelining": ("stages", "cut", "shared_updates", "work_conserving", "backward", "buckets"),
+          "hybrid": ("devices", "model", "memory", "replicas", "collectives"), "placement": ("devices", "parameters", "usable")}
 GLUE = ("beside", "what is", "those that", "can do with")
 NO_END = re.compile(r"\b(al|e\.g|i\.e|vs|cf|no|fig|sec|resp|approx)\.$", re.I)
 
@@ -139,11 +141,23 @@ def strategy_sections():
     return found
 
 
-def options_table(strategy):
-    """The table of a strategy's options."""
-    rows = [(f"`{option['name']}={option['default']}`", option["values"], option["help"]) for option in strategy["options"]]
+def rows_of(options, shared=()):
+    """A table of options; those that a family shares are told once, on its own page."""
+    rows = [(f"`{option['name']}={option['default']}`", option["values"],
+             "[shared](README.md#options)" if option["name"] in shared else option["help"]) for option in options]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return "\n".join(["| option | values | |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in cells)])
+
+
+def options_table(strategy):
+    """The table of a strategy's options."""
+    return rows_of(strategy["options"], SHARED.get(strategy["family"], ()))
+
+
+def shared_options_table(listed, family):
+    """The table of the options that a family shares, as the first of its strategies has them."""
+    options = [option for strategy in listed if strategy["family"] == family for option in strategy["options"]]
+    return rows_of([next(option for option in options if option["name"] == name) for name in SHARED[family]])
 
 
 def index_table(listed, sections):
@@ -172,6 +186,9 @@ def tables(program):
     """Triples of a page, the name of a table that the program knows, and the table, for every table that a page has to have."""
     listed, sections = strategies(program), strategy_sections()
     yield INDEX, "index", index_table(listed, sections)
+    for family in SHARED:
+        if (place := STRATEGIES / family / "README.md") not in not_rewritten():
+            yield place, f"options of {family}", shared_options_table(listed, family)
     for strategy in listed:
         for place, text in sections.get(strategy["name"], []):
             if place not in not_rewritten() and strategy["options"]:

@@ -119,8 +119,10 @@ class Rules(unittest.TestCase):
         self.assertIsNone(missing("### Example\n**Limits.** None.\n", ("Example", "Limits")))
 
     def test_tables(self):
-        strategy = {"options": [{"name": "a", "default": "1", "values": "x|y", "help": "b"}]}
+        strategy = {"family": "placement", "options": [{"name": "devices", "default": "all", "values": "n", "help": "c"}, {"name": "a", "default": "1", "values": "x|y", "help": "b"}]}
         self.assertIn("| `a=1` | x\\|y | b |", pages.options_table(strategy))
+        self.assertIn("| `devices=all` | n | [shared](README.md#options) |", pages.options_table(strategy))
+        self.assertIn("| `devices=all` | n | c |", pages.rows_of(strategy["options"]))
         self.assertEqual(pages.with_table("<!-- t -->\nold\n<!-- end of t -->\n", "t", "new"), "<!-- t -->\nnew\n<!-- end of t -->\n")
         self.assertIsNone(pages.with_table("no marks", "t", "new"))
 
