@@ -2,6 +2,6 @@
 
 
 class Refused(Exception):
-    """The model, its inputs or a plan for it cannot be taken; says where and why. Nothing has been done."""
+    """The model, its inputs or a plan for it cannot be taken: one line says where and why. Nothing has been done."""
 
     exit_code = 2

@@ -35,14 +35,20 @@ class ByPlan:
 
     def use_plan(self, network, plan, loss=None, limit=None, otherwise="refuse", accumulate_grad_batches=1, gradient_clip_val=None,
                  gradient_clip_algorithm="norm", cuda_graph=False, compile=False):
-        """`network`: the module that was measured, a part of this one. Three are those that Lightning's Trainer takes where it optimizes itself, and
-        refuses here; the others are as apply takes them."""
+        """Say by which plan train_by_plan trains; nothing is done yet.
+
+        network: the module that was measured, a part of this one
+        plan, loss, limit, otherwise, cuda_graph, compile: as plimsoll.torch.apply takes them
+        accumulate_grad_batches, gradient_clip_val, gradient_clip_algorithm: what Lightning's Trainer takes where it optimizes itself, and refuses
+            here
+        """
         self._plan = (network, {"plan": plan, "loss": loss, "limit": limit, "otherwise": otherwise, "cuda_graph": cuda_graph, "compile": compile})
         self._accumulated, self._clipping, self._clipped = accumulate_grad_batches, (gradient_clip_val, gradient_clip_algorithm), False
 
     def train_by_plan(self, inputs, targets=None):
-        """In place of all that Lightning does with a batch: gradients, and behind the last of those that are accumulated clipping, the optimizer's
-        step and the schedulers'. The loss."""
+        """Do all that Lightning does with a batch: gradients, and behind the last of those that are accumulated clipping, the optimizer's step
+        and the schedulers'. Inputs, targets and the loss that is returned are those of a step (plimsoll.torch.apply). Raises Refused where the
+        module overrides a hook that would not be called, has several optimizers, or trains on several devices."""
         if self.planned_step is None:
             self._refuse_what_no_plan_is_for()
             network, options = self._plan

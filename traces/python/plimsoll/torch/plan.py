@@ -11,11 +11,12 @@ FORMAT = "plimsoll.plan.v1"
 
 
 class WrongPlan(Refused):
-    """The plan is malformed, or of another model or of other inputs."""
+    """The plan is malformed, or of another model or of other inputs; says the place in its file. Nothing has been done."""
 
 
 class LimitExceeded(Refused):
-    """The next action would take more memory than the caller allows."""
+    """An action of the plan needs more bytes than the caller's limit; says which, and both numbers. Raised by apply, or by a step before that action; the step
+    then leaves no gradient where there was none."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -55,7 +55,13 @@ def read_policy(source):
 
 
 def policies(source):
-    """{name of a stage: what torch.utils.checkpoint takes as context_fn}"""
+    """What torch.utils.checkpoint takes as context_fn, by the name of the stage.
+
+    source: a file of `plimsoll plan --for pytorch` of a trace of ops (format plimsoll.policy.v1), or its JSON as a dict
+
+    Raises WrongPlan where that is malformed, Refused where this torch has no selective checkpointing (before 2.4); and in training, Refused
+    where the stage takes another course than the one that was measured.
+    """
     stages = read_policy(source)
     found = selective_checkpointing()
     if found is None:

@@ -78,8 +78,9 @@ class Counts:
 
 @dataclasses.dataclass
 class Report:
-    """Seconds are medians over the steps, bytes the most of any. `peak_bytes` counts what the plan counts (parameters, inputs, and what the step
-    makes), `beside_bytes` is what was there beside that when the step began: states of the optimizer, others' tensors. Both are None on a CPU."""
+    """Times are in seconds, medians over the last steps (ten at most), sizes in bytes, the most of any. `peak_bytes` counts what the plan counts
+    (parameters, inputs, and what the step makes), `beside_bytes` is what was there beside that when the step began: states of the optimizer,
+    others' tensors. Both are None on a CPU. To be printed: str() tells promised and taken, and what to do where they part."""
 
     strategy: str
     steps: int

@@ -21,18 +21,29 @@ MOST_KEPT = 16  # steps for smaller inputs: each takes a cut of the model, and t
 
 
 def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=False, compile=False):
-    """A function that trains `model` for one step by `plan`: `loss = step(inputs, targets)`.
+    """Make `step`, which trains `model` for one step by `plan`: `value = step(inputs, targets, scale=1.0)`.
 
     model: the nn.Module that was measured, or the list of modules
     plan: a file of `plimsoll plan --for pytorch`, or its JSON as a dict; or a list of them, for inputs of several shapes
-    loss: function of (outputs, targets), as when it was measured
-    limit: bytes, or "12 GB": no action is begun that would need more on the device
-    cuda_graph: from the third step on all of it is one CUDA graph, issued by one call; where that cannot be, the reason is said
-    compile: stages are run by torch.compile (torch 2), as they were when they were measured with --compile
+    loss: function of (outputs, targets) that returns one number, as when it was measured; None: the model returns its own loss
+    limit: bytes (int), or a size such as "12 GB": no action is begun that would need more on the device
     otherwise: what happens to inputs that no plan is for: "refuse"; "plain": trained without a plan, in the memory that takes; "at most": by a
         plan for larger ones, in at most the memory that it promises, where there is such
+    cuda_graph: from the third step on all of it is one CUDA graph, issued by one call; where that cannot be, the reason is said
+    compile: stages are run by torch.compile (torch 2), as they were when they were measured with --compile
 
-    Raises Refused, before anything is done, where a plan is not of this model or the model cannot be run by plans.
+    The step takes
+    inputs: what the model is called with: a tensor, a tuple of arguments, or a dict of arguments by name. Shapes and dtypes are those of the
+        plan; with several micro-batches all of them together, cut along the first dimension into equal parts
+    targets: for `loss`; cut like inputs
+    scale: gradients are those of (loss * scale), as accumulation and a GradScaler ask
+
+    and returns the loss, a tensor of shape [] without a graph: the mean over micro-batches, not scaled. Gradients are added to `.grad`, as by
+    loss.backward(). `step.report()` tells seconds and bytes of the last steps (plimsoll.torch.report.Report; of several plans a dict of them).
+
+    Raises Refused, or WrongPlan, which is one, before anything is done: where a plan is malformed or not of this model, where the model cannot
+    be run by plans, and from a step where no plan is for its inputs. LimitExceeded where the plan needs more than `limit`, or a step would, for
+    what else is on the device. A step that fails on its way leaves no gradient where there was none.
     """
     if otherwise not in OTHERWISE:
         raise Refused(f"otherwise: expected 'refuse', 'plain' or 'at most', found {otherwise!r}")
@@ -59,7 +70,7 @@ class Several:
                     raise WrongPlan(f"{other.plan.where} and {one.plan.where} are both for {told(shapes_of(one))}")
 
     def __call__(self, inputs, targets=None, scale=1.0):
-        """As a step's. Without a plan the batch is trained as a whole, not in micro-batches."""
+        """As apply says. Without a plan the batch is trained as a whole, not in micro-batches."""
         others = None
         for one in self.chosen(inputs):
             try:

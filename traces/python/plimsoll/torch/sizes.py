@@ -8,6 +8,7 @@ UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**
 
 
 def bytes_of(size):
+    """The size in bytes: a positive int as it is, a text with one of UNITS. Raises Refused for anything else."""
     if isinstance(size, int) and not isinstance(size, bool) and size > 0:
         return size
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\w+)", size.strip()) if isinstance(size, str) else None

@@ -61,6 +61,8 @@ class MicroBatch:
 
 
 class Step:
+    """A step by one plan; what several.apply returns for one."""
+
     def __init__(self, model, plan, loss, limit, cuda_graph=False):
         self.model, self.plan, self.loss, self.limit = model, plan, loss, limit
         self.device = again.device_of(model)
@@ -76,8 +78,7 @@ class Step:
     # --- one step -----------------------------------------------------------------------------------------------------------------
 
     def __call__(self, inputs, targets=None, scale=1.0):
-        """The loss (the mean over micro-batches), a tensor without a graph. With several micro-batches `inputs` and `targets` are cut along
-        their first dimension. `scale`: gradients are those of (loss * scale), as a GradScaler asks."""
+        """Train for one step, as several.apply says."""
         example = micro_batches(self.model, inputs, targets, self.plan)[0]
         if self.staged is None or not self.staged.is_course_of(example[0]):
             self.prepare(*example)

@@ -16,7 +16,8 @@ from .several import Several, apply
 
 
 class ByPlan:
-    """Before Trainer or a class made of it. Evaluation, prediction and checkpoints are the Trainer's."""
+    """Stands before Trainer or a class made of it: its training_step is by the plan. Evaluation, prediction and checkpoints are the Trainer's.
+    The first step raises Refused where the Trainer's arguments ask for what no plan is for (several devices, gradient checkpointing, fp8)."""
 
     plan = None           # as apply takes it: a file, or a list of them for inputs of several shapes
     otherwise = "refuse"  # or "plain" or "at most": what happens to batches that no plan is for
@@ -129,7 +130,8 @@ class ByPlan:
         return f"{(self.has_own('compute_loss') or Trainer).__name__}.compute_loss"
 
     def example(self):
-        """(model, loss, inputs, targets) of the first batch, as traces/export_pytorch.py takes them: `def build(batch): return trainer.example()`."""
+        """(model, loss, inputs, targets) of the first batch, as plimsoll.trace takes them: `def build(batch): return trainer.example()`. Random
+        numbers that this draws are given back."""
         with torch.random.fork_rng(devices=[]):
             batches, count = self.get_batch_samples(iter(self.get_train_dataloader()), self.args.gradient_accumulation_steps, self.args.device)
         model = self.accelerator.prepare_model(self.model.train())  # under autocast what it returns is cast up

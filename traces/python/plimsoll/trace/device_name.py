@@ -24,6 +24,7 @@ def processor_name(cpuinfo, machine):
 
 
 def this_processor(cpuinfo_file="/proc/cpuinfo", machine=None):
+    """processor_name of this machine, or of what is given in its place."""
     try:
         with open(cpuinfo_file, encoding="utf-8", newline="\n") as file:
             cpuinfo = file.read()

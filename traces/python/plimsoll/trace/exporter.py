@@ -59,6 +59,7 @@ def probability(text):
 
 
 def command_line():
+    """The parser of the command's options; it raises UsageError where others exit."""
     parser = OneLineParser(prog="export_pytorch.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_argument_group("what to measure")
     what.add_argument("--model", required=True, metavar="NAME",
@@ -107,6 +108,7 @@ def command_line():
 
 
 def main(arguments):
+    """The command: exit code 0, 1 (MeasurementError) or 2 (UsageError). The process starts itself anew, with the counter of live bytes loaded."""
     try:
         options = command_line().parse_args(arguments)
         if options.graph and options.bytes_of:
@@ -181,6 +183,7 @@ def leave_no_preload():
 # --- the measurement -----------------------------------------------------------------------------------------------------
 
 def export(options):
+    """Measure as the options say (of command_line), in this process as it is, and write the trace. Raises UsageError and MeasurementError."""
     try:
         import torch
     except ImportError as error:
@@ -265,6 +268,7 @@ def work_rules():
 
 
 def versions():
+    """{what measures: its version}, for a trace's source."""
     import torch
     found = {"torch": torch.__version__, "python": platform.python_version(),
              "system": f"{platform.system()} {platform.machine()}"}

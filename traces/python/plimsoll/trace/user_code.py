@@ -19,4 +19,5 @@ def load_file(path, name="plimsoll_user_model"):
 
 
 def look_first_in(folder):
+    """Nothing else changes where Python looks for what is imported (tests/structure/python_test.cpp)."""
     sys.path.insert(0, folder)
