@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""The Python package as pip installs it, without a network: all of its files are there, and its command runs. Skipped where pip or
+setuptools is missing.
+
+    tests/program/test_package.py
+"""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "traces/python/plimsoll"
+MISSING = [name for name in ("pip", "setuptools", "wheel") if importlib.util.find_spec(name) is None]
+
+
+def sources(folder):
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.suffix in (".py", ".c")}
+
+
+@unittest.skipIf(MISSING, f"{sys.executable} has no {', '.join(MISSING)}: pip install was not tried")
+class InstalledByPip(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        tree, cls.target = pathlib.Path(cls.folder.name, "tree"), pathlib.Path(cls.folder.name, "installed")
+        shutil.copytree(PACKAGE, tree / "traces/python/plimsoll", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", tree)
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-index", "--no-deps",
+                        "--target", cls.target, tree], check=True, capture_output=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_all_of_its_files_are_there(self):
+        self.assertEqual(sources(self.target / "plimsoll"), sources(PACKAGE))
+
+    def test_its_command_is_the_exporter(self):
+        environment = os.environ | {"PYTHONPATH": str(self.target)}
+        installed = subprocess.run([sys.executable, "-m", "plimsoll.trace", "--help"], cwd=self.target, env=environment, capture_output=True, text=True)
+        beside = subprocess.run([sys.executable, ROOT / "traces/export_pytorch.py", "--help"], capture_output=True, text=True)
+        self.assertEqual((installed.returncode, installed.stdout), (0, beside.stdout))
+
+
+if __name__ == "__main__":
+    unittest.main()
