@@ -216,8 +216,8 @@ int run_compare(const CompareArguments& arguments) {
 }  // namespace
 
 void add_compare_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand(
-      "compare", "compare a simulated timeline with a measured one, or tell what one recording says");
+  CLI::App* command =
+      app.add_subcommand("compare", "compare a simulated timeline with a measured one, or describe one recording");
   command->footer(
       "Both files are timelines (--timeline of simulate and replay), or traces of the PyTorch profiler, .json or "
       ".json.gz,\nof any size. One file alone is told by itself:\n  plimsoll simulate -t mlp:layers=8 -p ideal -s "
@@ -229,7 +229,7 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::string&) {
       "operator, "
       "the\ncomparison is refused with exit code 2. 'idle': no stream of a device worked. Where a tenth of the "
       "iteration "
-      "or\nmore passes with nothing launched, the host bound it. validate/README.md lists the names that are "
+      "or\nmore passes with nothing launched, the host bound it. validate/profiler.md lists the names that are "
       "understood.");
   auto arguments = std::make_shared<CompareArguments>();
   CLI::Option* simulated =

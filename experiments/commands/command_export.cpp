@@ -87,7 +87,7 @@ int run_export(const ExportArguments& arguments) {
 }  // namespace
 
 void add_export_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("export", "write what other programs read");
+  CLI::App* command = app.add_subcommand("export", "write files that other programs read");
   auto arguments = std::make_shared<ExportArguments>();
   command
       ->add_option("format", arguments->format,

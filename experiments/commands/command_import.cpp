@@ -136,17 +136,16 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
   auto arguments = std::make_shared<ImportArguments>();
   command
       ->add_option("format", arguments->format,
-                   "format of FILE, unpacked (traces/README.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
+                   "format of FILE, unpacked (traces/imports.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
                    "dtr-log (log of DTR's simulator simrd), pardnn-dag (lines of ops, then of edges), dot (Graphviz:\n"
                    "nodes with times and sizes), pipeline-csv (order of a pipeline's turns); for 'plimsoll\n"
                    "stages': dnn-partitioning, piper, sapp (JSON), pipedream (graph.txt); memory-snapshot (pickle of\n"
-                   "torch.cuda.memory._snapshot()): no trace, but which allocators reserve what it holds")
+                   "torch.cuda.memory._snapshot()): tells which allocators reserve as much")
       ->required();
   command->add_option("file", arguments->file, "file to read")->required()->type_name("FILE");
   command
-      ->add_option(
-          "-o,--output", arguments->trace,
-          "file for the trace, table or order; of a memory-snapshot what is printed, as JSON (may be left out)")
+      ->add_option("-o,--output", arguments->trace,
+                   "file for the trace, table or order; of a memory-snapshot the printed figures, as JSON (optional)")
       ->type_name("TRACE");
   command
       ->add_option("--as", arguments->as,

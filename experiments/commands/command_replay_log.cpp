@@ -137,12 +137,12 @@ void add_replay_log_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "replay-log", "replay a log of DTR's simulator within a budget, with eviction and rematerialization");
   auto arguments = std::make_shared<ReplayLogArguments>();
-  command->add_option("log", arguments->log, "log of the simulator simrd, unpacked (traces/README.md)")
+  command->add_option("log", arguments->log, "log of the simulator simrd, unpacked (traces/imports.md)")
       ->required()
       ->type_name("FILE");
   command
       ->add_option("-m,--memory", arguments->memory,
-                   "memory budget: a size such as '16 GB', or a share such as '50 %' of what the log needs without "
+                   "memory budget: a size such as '16 GB', or a share such as '50 %' of the log's peak without "
                    "a\nbudget (default: unlimited)")
       ->type_name("SIZE");
   command

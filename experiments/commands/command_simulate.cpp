@@ -267,11 +267,10 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
           "'front' for all best pairs of time and memory (default: the capacity of the device)");
   add_schedule_option(*command, arguments->schedule);
   command
-      ->add_option(
-          "--transfers", arguments->question.transfers,
-          "what sending from device to device takes: link (the platform), delay (its time alone, however many\n"
-          "are on their way), blocking (sender and receiver compute nothing meanwhile), added (one after the\n"
-          "other) or none; plans are made for link")
+      ->add_option("--transfers", arguments->question.transfers,
+                   "time of sends from device to device: link (the platform), delay (its time alone, however many\n"
+                   "are on their way), blocking (sender and receiver compute nothing meanwhile), added (one after the\n"
+                   "other) or none; plans are made for link")
       ->capture_default_str()
       ->type_name("MODEL");
   command->add_option("--schedule-out", arguments->schedule_out, "write the schedule to FILE (JSON)")
@@ -296,7 +295,7 @@ void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_
       ->type_name("FILE");
   command
       ->add_option("--for", arguments->made_for,
-                   "pytorch: write a plan that plimsoll.torch runs instead of a schedule (validate/README.md)")
+                   "pytorch: write a plan that plimsoll.torch runs instead of a schedule (docs/pytorch.md)")
       ->check(CLI::IsMember({"pytorch"}))
       ->type_name("WHAT");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_plan(*arguments, command_line); });

@@ -87,8 +87,7 @@ int run_splits(const SplitsArguments& arguments) {
 }  // namespace
 
 void add_splits_command(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("splits", "choose splits of operators from a table of what they cost and keep");
+  CLI::App* command = app.add_subcommand("splits", "choose splits of operators from a table of their costs and memory");
   auto arguments = std::make_shared<SplitsArguments>();
   command
       ->add_option("problem", arguments->problem,
@@ -97,7 +96,7 @@ void add_splits_command(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   command
       ->add_option("-m,--memory", arguments->memory,
-                   "limit of what is held at any moment, such as '16 GB', or unlimited (default: the file's)")
+                   "limit on the memory held at any moment, such as '16 GB', or unlimited (default: the file's)")
       ->type_name("SIZE");
   command->add_option("--rounds", arguments->rounds, "how often a node takes another choice")
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1'000'000'000}))

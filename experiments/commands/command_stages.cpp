@@ -273,33 +273,34 @@ void add_stages_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<StagesArguments>();
   command
       ->add_option("model", arguments->model,
-                   "a table of layers, as 'plimsoll import' makes them (traces/README.md), or a chain: a file, a "
+                   "a table of layers, as 'plimsoll import' makes them (traces/imports.md), or a chain: a file, a "
                    "shipped\ntrace, a synthetic one such as uniform:16")
       ->required()
       ->type_name("MODEL");
   command
-      ->add_option("--planner", arguments->planner,
-                   "planner (docs/strategies/pipelining/cuts.md): pipedream, piper, equal, ideals,\nalpa, madpipe or sapp")
+      ->add_option(
+          "--planner", arguments->planner,
+          "planner (docs/strategies/pipelining/cuts.md): pipedream, piper, equal, ideals,\nalpa, madpipe or sapp")
       ->required()
       ->type_name("NAME");
   command
       ->add_option("--devices", arguments->devices,
-                   "number of devices, or 4x2 for two machines of four (default: what the table says)")
+                   "number of devices, or 4x2 for two machines of four (default: the table's)")
       ->type_name("N");
   command
       ->add_option("--bandwidth", arguments->bandwidth,
                    "of the links between devices, such as '12 GB/s'; one for each level of --devices, with commas "
-                   "between\n(default: what the table says)")
+                   "between\n(default: the table's)")
       ->type_name("RATE");
   command
       ->add_option("-m,--memory", arguments->memory,
-                   "of each device, such as '16 GB', or unlimited (default: what the table says, else unlimited)")
+                   "of each device, such as '16 GB', or unlimited (default: the table's, else unlimited)")
       ->type_name("SIZE");
-  command->add_option("--hosts", arguments->hosts, "ideals: hosts beside the devices (default: what the table says)")
+  command->add_option("--hosts", arguments->hosts, "ideals: hosts in addition to the devices (default: the table's)")
       ->type_name("N");
   command
       ->add_option("--micro-batches", arguments->micro_batches,
-                   "piper, equal, alpa, sapp: micro-batches in an iteration (default: what the table says, else 1)")
+                   "piper, equal, alpa, sapp: micro-batches in an iteration (default: the table's, else 1)")
       ->type_name("M");
   command->add_option("--only", arguments->only, "piper, equal: of the ways to run a layer, only those of this name")
       ->type_name("NAME");

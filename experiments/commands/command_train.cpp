@@ -405,9 +405,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
   command->add_option("--optimizer", arguments->optimizer, "optimizer: sgd, momentum or adam")
       ->capture_default_str()
       ->type_name("NAME");
-  command
-      ->add_option("--learning-rate", arguments->rate,
-                   "what updates are multiplied by (default: 0.001 with adam, else 0.01)")
+  command->add_option("--learning-rate", arguments->rate, "factor of updates (default: 0.001 with adam, else 0.01)")
       ->type_name("RATE");
   command->add_option("--every", arguments->every, "tell the loss every N steps (default: ten times in all)")
       ->type_name("N");

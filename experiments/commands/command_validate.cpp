@@ -41,7 +41,7 @@ void add_validate_command(CLI::App& app, int& exit_code, const std::string& comm
       "traces,\nrows.jsonl, validation.json and validation.txt to DIR. Ctrl-C keeps the finished rounds:\n  plimsoll "
       "validate validate/validate_cpu.yaml -o out/validate");
   auto arguments = std::make_shared<ValidateArguments>();
-  command->add_option("validation", arguments->file, "file with networks and strategies, see validate/README.md")
+  command->add_option("validation", arguments->file, "file with networks and strategies, see validate/calibration.md")
       ->required()
       ->type_name("FILE.yaml");
   command->add_option("-o,--output", arguments->folder, "folder for the results, created if missing")

@@ -178,7 +178,7 @@ int run_command(int argc, char** argv) {
   // Last: commands would inherit it.
   app.footer(
       "'plimsoll help COMMAND' shows how to use a command.\nShipped files are looked for in the folder that "
-      "PLIMSOLL_DATA names, then beside the program and in its prefix.\nExit codes: 0 success, 1 no result "
+      "PLIMSOLL_DATA names, then next to the program and in its prefix.\nExit codes: 0 success, 1 no result "
       "(infeasible, illegal, no such device), 2 wrong input, 3 a defect of plimsoll,\n4 output that cannot be written "
       "or too little memory, 130 interrupted.");
   if (argc == 1) {
