@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,6 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-HEADINGS = ["Idea", "Equation", "Source", "Options", "Scope and limits", "Validation"]
 
 
 def text_of(*path):
@@ -55,8 +55,19 @@ class Adding(unittest.TestCase):
                     self.assertIn("keep_first", run.stdout)
             self.assertIn("legal", run.stdout)
 
-    def test_section_is_as_asked(self):
-        self.assertEqual(re.findall(r"^\*\*(.*?)\.\*\*", blocks("markdown")[0], re.MULTILINE), HEADINGS)
+    def test_page_is_as_asked(self):
+        with tempfile.TemporaryDirectory(prefix="plimsoll_adding_") as folder:
+            for place in ("docs", "tests/documentation"):
+                shutil.copytree(os.path.join(ROOT, place), os.path.join(folder, place))
+            os.mkdir(os.path.join(folder, "strategies"))
+            shutil.copy(os.path.join(ROOT, "strategies", "README.md"), os.path.join(folder, "strategies"))
+            with open(os.path.join(folder, "docs/strategies/rematerialization/keep_first.md"), "w", encoding="utf-8") as page:
+                page.write(blocks("markdown")[0])
+            for words in (["--write"], ["Pages.test_every_strategy_has_one_section_with_its_parts", "Pages.test_tables_are_the_program_s"]):
+                run = subprocess.run([os.path.join(folder, "tests/documentation/pages_test.py"), WITH_IT, *words], capture_output=True, text=True)
+                self.assertEqual(run.returncode, 0, run.stderr)
+            with open(os.path.join(folder, "strategies/README.md"), encoding="utf-8") as index:
+                self.assertIn("rematerialization/keep_first.md)", index.read())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ INDEX = pathlib.Path("strategies/README.md")
 MOST_COLUMNS, MOST_WORDS = 110, 25
 SHARED = {"pipelining": ("stages", "cut", "shared_updates", "work_conserving", "backward", "buckets"),
           "hybrid": ("devices", "model", "memory", "replicas", "collectives"), "placement": ("devices", "parameters", "usable")}
+OUTSIDE = {"c10/core/AllocatorConfig.h", "c10/cuda/CUDACachingAllocator.cpp", "torch/_functorch/partitioners.py",
+           "strategies/rematerialization/policies/keep_first.cpp"}  # the last: of ADDING.md's example
 GLUE = ("beside", "what is", "those that", "can do with")
 NO_END = re.compile(r"\b(al|e\.g|i\.e|vs|cf|no|fig|sec|resp|approx)\.$", re.I)
 
@@ -61,6 +63,12 @@ def broken_links(place, text):
     return broken
 
 
+def missing_sources(text, names):
+    """Sources that the text names and the tree, by its files' names, has not; those of other projects stand in OUTSIDE."""
+    named = {code for code in re.findall(r"`([^`\n]+)`", without_code(text)) if re.fullmatch(r"\w[\w./-]*\.(h|cpp|cu|py|def)", code)}
+    return sorted(code for code in named - OUTSIDE if not any(f"/{name}".endswith(f"/{code}") for name in names))
+
+
 def prose_lines(text):
     """Pairs of a line's number and the line, without code blocks, tables and comments."""
     for number, line in enumerate(without_code(text).splitlines(), 1):
@@ -70,7 +78,7 @@ def prose_lines(text):
 
 def without_sources(text):
     """The text with as many lines, those of sources empty: they are names of papers."""
-    parts = r"^#{2,3} Source\n.*?(?=^#|\Z)|^\*\*Source\.\*\* .*?(?=^\*\*|^$|^#|\Z)"
+    parts = r"^#{2,3} Source\n.*?(?=^#|\Z)|^\*\*Source\.\*\* .*?(?=^\*\*|^$|^#|\Z)"  # the second: a paragraph of a planner's
     return re.sub(parts, lambda part: "\n" * part[0].count("\n"), text, flags=re.M | re.S)
 
 
@@ -187,9 +195,8 @@ def tables(program):
     listed, sections = strategies(program), strategy_sections()
     yield INDEX, "index", index_table(listed, sections)
     for family in SHARED:
-        if (place := STRATEGIES / family / "README.md") not in not_rewritten():
-            yield place, f"options of {family}", shared_options_table(listed, family)
+        yield STRATEGIES / family / "README.md", f"options of {family}", shared_options_table(listed, family)
     for strategy in listed:
         for place, text in sections.get(strategy["name"], []):
-            if place not in not_rewritten() and strategy["options"]:
+            if strategy["options"]:
                 yield place, f"options of {strategy['name']}", options_table(strategy)

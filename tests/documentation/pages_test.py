@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The pages of the tree: no link leads nowhere, every strategy has its section under fixed headings with its options, the tables that the
-program knows are its own, and the words are what CONTRIBUTING.md asks for, but for the pages of not_rewritten.txt.
+"""The pages of the tree: no link leads nowhere, every strategy has its section under fixed headings, the tables of options and the index are
+the program's own, and the words are what CONTRIBUTING.md asks for, but for the pages of not_rewritten.txt.
 
     tests/documentation/pages_test.py PROGRAM           # all of it
     tests/documentation/pages_test.py PROGRAM --write   # writes the tables into the pages
@@ -13,15 +13,15 @@ import unittest
 import pages
 
 PROGRAM = pathlib.Path("build/plimsoll")
-PLANNED = ("Idea", "Equation", "Source", "Options", "Scope and limits", "Validation")
-REWRITTEN = ("When to use", "Example", "Options", "Limits", "Method", "Source", "Validation")
+SHARED_PARTS = ("When to use", "Example")  # of a page of several strategies, before the first of them
+PARTS = (*SHARED_PARTS, "Options", "Limits", "Method", "Source", "Validation")
 
 
 def missing(text, names):
-    """The first of these parts that does not follow the one before: `**Name.** ` or a heading."""
+    """The first of these headings that does not follow the one before."""
     at = 0
     for name in names:
-        part = re.compile(rf"^(\*\*{name}\.\*\* |#{{2,3}} {name}$)", re.M).search(text, at)
+        part = re.compile(rf"^#{{2,3}} {name}$", re.M).search(text, at)
         if part is None:
             return name
         at = part.end()
@@ -33,26 +33,20 @@ class Pages(unittest.TestCase):
         for place in pages.pages():
             self.assertEqual(pages.broken_links(place, (pages.ROOT / place).read_text()), [], place)
 
+    def test_sources_that_pages_name_are_there(self):
+        names = [str(file.relative_to(pages.ROOT)) for file in pages.ROOT.rglob("*.*") if not file.relative_to(pages.ROOT).parts[0].startswith("build")]
+        for place in pages.pages():
+            self.assertEqual(pages.missing_sources((pages.ROOT / place).read_text(), names), [], place)
+
     def test_every_strategy_has_one_section_with_its_parts(self):
-        sections, later = pages.strategy_sections(), pages.not_rewritten()
+        sections = pages.strategy_sections()
         self.assertEqual(set(sections), {strategy["name"] for strategy in pages.strategies(PROGRAM)})
         for name, found in sections.items():
             self.assertEqual(len(found), 1, name)
             place, text = found[0]
-            if place in later:
-                self.assertIsNone(missing(text, PLANNED), name)
-                continue
-            page = (pages.ROOT / place).read_text()
-            shared = [part for part in REWRITTEN[:2] if missing(page.split("\n## `")[0], [part]) is None]
-            self.assertIsNone(missing(text, [part for part in REWRITTEN if part not in shared]), name)
-
-    def test_options_of_pages_that_wait_state_their_defaults(self):
-        for strategy in pages.strategies(PROGRAM):
-            place, text = pages.strategy_sections()[strategy["name"]][0]
-            if place in pages.not_rewritten():
-                options = text.split("\n**Options.** ")[1].split("\n**Scope and limits.** ")[0]
-                for option in strategy["options"]:
-                    self.assertIn(f"`{option['name']}={option['default']}`", options, strategy["name"])
+            before = (pages.ROOT / place).read_text().split("\n## `")[0]
+            shared = [part for part in SHARED_PARTS if missing(before, [part]) is None]
+            self.assertIsNone(missing(text, [part for part in PARTS if part not in shared]), name)
 
     def test_tables_are_the_program_s(self):
         for place, name, table in pages.tables(PROGRAM):
@@ -113,10 +107,13 @@ class Rules(unittest.TestCase):
             self.assertEqual(pages.broken_links(pathlib.Path("x.md"), f"# X\n\n[a]({link})"), [link])
         self.assertEqual(pages.broken_links(pathlib.Path("docs/x.md"), "# A `b_c` d!\n\n[a](../README.md), [b](#a-b_c-d), [c](https://x/y)"), [])
 
+    def test_sources(self):
+        self.assertEqual(pages.missing_sources("`a/b.h`, `b.h`, `x.py`, `old/b.h` and `b.h FILE`", ["z/a/b.h"]), ["old/b.h", "x.py"])
+
     def test_missing_parts(self):
-        self.assertEqual(missing("**Idea.** a\n**Source.** b\n", ("Idea", "Equation", "Source")), "Equation")
+        self.assertEqual(missing("## Example\na\n## Source\nb\n", ("Example", "Limits", "Source")), "Limits")
         self.assertEqual(missing("## Limits\n## Example\n", ("Example", "Limits")), "Limits")
-        self.assertIsNone(missing("### Example\n**Limits.** None.\n", ("Example", "Limits")))
+        self.assertIsNone(missing("### Example\n\n### Limits\n\nNone.\n", ("Example", "Limits")))
 
     def test_tables(self):
         strategy = {"family": "placement", "options": [{"name": "devices", "default": "all", "values": "n", "help": "c"}, {"name": "a", "default": "1", "values": "x|y", "help": "b"}]}
