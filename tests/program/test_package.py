@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The Python package as pip installs it, without a network: all of its files are there, and its command runs. Skipped where pip or
-setuptools is missing.
+"""The Python package as pip installs it, without a network, and as the kit for GPUs has it: all of its files are there, and its
+commands run. What needs pip and setuptools is skipped where they are missing.
 
     tests/program/test_package.py
 """
@@ -46,6 +46,19 @@ class InstalledByPip(unittest.TestCase):
         installed = subprocess.run([sys.executable, "-m", "plimsoll.trace", "--help"], cwd=self.target, env=environment, capture_output=True, text=True)
         beside = subprocess.run([sys.executable, ROOT / "traces/export_pytorch.py", "--help"], capture_output=True, text=True)
         self.assertEqual((installed.returncode, installed.stdout), (0, beside.stdout))
+
+
+class InTheKitForGpus(unittest.TestCase):
+    """What ./dev pack-gpu takes to a machine that has none of ours (validate/gpu_pack)."""
+
+    def test_commands_find_the_package(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([ROOT / "validate/gpu_pack/copy_sources.sh", ROOT, folder], check=True)
+            self.assertEqual(sources(pathlib.Path(folder, "traces/python/plimsoll")), sources(PACKAGE))
+            for command in ("traces/export_pytorch.py", "traces/measure_training.py", "validate/pytorch/measure.py", "validate/pytorch/beside_checkpoint.py"):
+                done = subprocess.run([sys.executable, os.path.join(folder, command), "--help"], capture_output=True, text=True)
+                without_torch = done.returncode == 2 and "has no torch" in done.stderr
+                self.assertTrue(without_torch or (done.returncode == 0 and done.stdout.startswith("usage: ")), f"{command}: {done.stderr}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ most=$((40 * 1000 * 1000))
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/plimsoll-gpu
-mkdir -p "$root"/{bin,lib,validate,traces}
+mkdir -p "$root"/{bin,lib}
 
 list_libraries() { # FILE: "NAME => FILE (ADDRESS)" of each library, and the loader's own line; one that is missing ends this
   if ldd "$1" | grep 'not found' >&2; then exit 1; fi
@@ -37,15 +37,7 @@ sort -u "$work/libraries" | while read -r library; do
   strip --strip-unneeded "$root/lib/$(basename "$library")" 2>/dev/null || true
 done
 
-cp "$source/validate/gpu_pack/run.sh" "$root/run.sh"
-cp "$source"/validate/*.yaml "$root/validate/"
-cp -r "$source/platforms" "$root/platforms"
-cp -r "$source/traces/data" "$source/traces/export_pytorch.py" "$source/traces/measure_training.py" "$root/traces/"
-(cd "$source" && cp --parents traces/python/plimsoll/*.py traces/python/plimsoll/*/*.{py,c} "$root/")
-cp -P "$source/traces/plimsoll" "$root/traces/" # links to the package, beside the scripts that import it
-cp "$source"/validate/pytorch/{measure,models,gpu_models,beside_checkpoint}.py "$root/validate/pytorch/"
-cp -P "$source/validate/pytorch/plimsoll" "$root/validate/pytorch/"
-find "$root/platforms" -name '*.cpp' -delete -o -name '*.h' -delete
+"$source/validate/gpu_pack/copy_sources.sh" "$source" "$root"
 
 mkdir -p "$(dirname "$archive")"
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner -cf - plimsoll-gpu | xz -6 -T1 >"$archive"
