@@ -6,7 +6,7 @@
 #include <iostream>
 #include <memory>
 
-#include "experiments/commands/command_shell.h"
+#include "experiments/commands/commands.h"
 #include "platforms/platform_file.h"
 #include "sim/io/one_of.h"
 #include "strategies/list.h"

@@ -6,7 +6,6 @@
 #include <iostream>
 #include <memory>
 
-#include "experiments/commands/command_validate.h"
 #include "experiments/commands/commands.h"
 #include "experiments/measure/calibration.h"
 #include "experiments/study/backends.h"

@@ -6,13 +6,13 @@
 #include <memory>
 #include <optional>
 
-#include "experiments/commands/command_validate.h"
 #include "experiments/commands/commands.h"
 #include "experiments/measure/pytorch_measurement.h"
 #include "experiments/study/percent.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"
+#include "validate/profiler/memory_curve.h"
 #include "validate/profiler/timeline_summary.h"
 
 namespace plimsoll {

@@ -1,5 +1,3 @@
-#include "experiments/commands/command_export.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,3 @@
-#include "experiments/commands/command_replay_log.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <iostream>
 #include <memory>
 
+#include "experiments/commands/commands.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"

@@ -1,5 +1,3 @@
-#include "experiments/commands/command_report.h"
-
 #include <iostream>
 #include <memory>
 

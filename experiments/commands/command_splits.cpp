@@ -1,5 +1,3 @@
-#include "experiments/commands/command_splits.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,3 @@
-#include "experiments/commands/command_sweep.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "experiments/commands/commands.h"
 #include "experiments/sweep/sweep.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"

@@ -1,11 +1,11 @@
-#include "experiments/commands/command_validate.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 
+#include "experiments/commands/commands.h"
 #include "experiments/measure/validation.h"
+#include "experiments/measure/validation_file.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 

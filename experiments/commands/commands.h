@@ -22,6 +22,20 @@ void add_check_command(CLI::App&, int& exit_code, const std::string& command_lin
 void add_bounds_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_list_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_describe_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_export_command(CLI::App&, int& exit_code);
+void add_import_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_replay_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_replay_log_command(CLI::App&, int& exit_code);
+void add_report_command(CLI::App& app, int& exit_code, const std::string& command_line);
+void add_splits_command(CLI::App&, int& exit_code);
+void add_stages_command(CLI::App&, int& exit_code);
+void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command_line);
+void add_train_command(CLI::App&, int& exit_code);
+void add_completion_command(CLI::App&, int& exit_code);
+void add_man_command(CLI::App&, int& exit_code);
+void add_calibrate_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_validate_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_compare_command(CLI::App&, int& exit_code, const std::string& command_line);
 
 /// A question as words of the command line, before they are understood.
 struct QuestionArguments {

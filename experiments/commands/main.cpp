@@ -16,17 +16,6 @@
 #include <sstream>
 #include <system_error>
 
-#include "experiments/commands/command_export.h"
-#include "experiments/commands/command_import.h"
-#include "experiments/commands/command_replay.h"
-#include "experiments/commands/command_replay_log.h"
-#include "experiments/commands/command_report.h"
-#include "experiments/commands/command_shell.h"
-#include "experiments/commands/command_splits.h"
-#include "experiments/commands/command_stages.h"
-#include "experiments/commands/command_sweep.h"
-#include "experiments/commands/command_train.h"
-#include "experiments/commands/command_validate.h"
 #include "experiments/commands/commands.h"
 #include "experiments/study/build_name.h"
 #include "sim/core/expects.h"

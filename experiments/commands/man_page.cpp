@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "experiments/commands/command_shell.h"
+#include "experiments/commands/commands.h"
 
 namespace plimsoll {
 namespace {

@@ -4,23 +4,256 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
+#include <iosfwd>
+#include <map>
+#include <optional>
+#include <ostream>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "experiments/study/build_name.h"
 #include "experiments/study/progress.h"
+#include "experiments/sweep/experiment_file.h"
 #include "experiments/sweep/point_numbers.h"
-#include "experiments/sweep/sweep_facts.h"
 #include "experiments/sweep/sweep_inputs.h"
-#include "experiments/sweep/sweep_listing.h"
+#include "experiments/sweep/sweep_points.h"
 #include "experiments/sweep/sweep_store.h"
 #include "experiments/sweep/worker_pool.h"
+#include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
+#include "sim/io/json/json.h"
 #include "sim/io/printable.h"
+#include "sim/io/quantity.h"
 
 namespace plimsoll {
 namespace {
+
+// plimsoll sweep --dry-run: the points of an experiment, without any of them being planned.
+
+std::string in_words(const BudgetEnd& end) {
+  if (const Bytes* bytes = std::get_if<Bytes>(&end)) return format_bytes(*bytes);
+  return to_json(end).get<std::string>();
+}
+
+std::string budgets_in_words(const Experiment& e) {
+  if (const BudgetRange* range = std::get_if<BudgetRange>(&e.memory)) {
+    return fmt::format("{} budgets from {} to {}", range->count, in_words(range->from), in_words(range->to));
+  }
+  std::string words;
+  for (const BudgetList::value_type& budget : std::get<BudgetList>(e.memory)) {
+    words += words.empty() ? "" : ", ";
+    words += budget ? std::visit([](auto end) { return in_words(end); }, *budget) : "capacity";
+  }
+  return words;
+}
+
+/// A line a group with the numbers of its points and their budgets as the experiment states them, then how many there
+/// are.
+void list_points(const Experiment& e, Shard shard, std::ostream& out) {
+  const std::vector<std::size_t> mine = groups_of(e, shard);
+  const std::size_t each = budgets(e);
+  const std::string memory = budgets_in_words(e);
+  for (const std::size_t group : mine) {
+    const Question q = question_of(e, group);
+    out << fmt::format("{:>8} to {:<8}  {} on {}", group * each, (group + 1) * each - 1, q.trace, q.platform);
+    if (q.micro_batches > 1) out << fmt::format(", {} micro-batches", q.micro_batches);
+    if (q.optimizer != Optimizer::none) out << fmt::format(", {}", written(q.optimizer));
+    out << fmt::format("  {}  {}\n", q.strategy.text, memory);
+  }
+  out << fmt::format("{}: {} points in {} groups\n", e.name, mine.size() * each, mine.size());
+}
+
+// What must be known of an experiment's cases before their points can be answered, as far as it is known: planned once,
+// by workers, and kept in the manifest.
+
+class SweepFacts {
+ public:
+  /// Of the cases of these groups.
+  SweepFacts(const Experiment&, const std::vector<std::size_t>& groups);
+
+  /// Takes over what a manifest says of the same cases; of those that limits stopped only with the same limits.
+  void reuse(const Json& manifest);
+
+  /// What is to be planned: first cases, then for those that are possible the least budgets of strategies.
+  std::vector<Json> missing_cases() const;
+  std::vector<Json> missing_smallest() const;
+
+  /// What a worker does.
+  static Json plan(const Experiment&, const SweepInputs&, const Json& task);
+
+  void take(const Json& task, const Json& fact);
+  void take_beyond_limits(const Json& task, const std::string& reason);
+
+  /// What the task was about, for messages.
+  std::string name_of(const Json& task) const;
+
+  /// Makes the budgets of all cases of which everything is known. Calls `wrong` where that cannot be.
+  template <class Wrong>
+  void make_budgets(Wrong wrong) {
+    for (auto& [index, facts] : cases_) {
+      try {
+        complete(index, facts);
+      } catch (const InputError& error) {
+        wrong(index, error);
+      }
+    }
+  }
+
+  const std::map<std::size_t, CaseFacts>& cases() const { return cases_; }
+
+  /// As the manifest has them.
+  Json cases_json() const;
+  Json smallest_json() const;
+
+ private:
+  using Place = std::pair<std::size_t, std::string>;  // a case and a strategy
+  struct Smallest {
+    std::optional<Bytes> bytes;  ///< unset: the strategy cannot tell
+    bool stopped = false;        ///< by the experiment's limits
+  };
+
+  void complete(std::size_t index, CaseFacts&) const;
+
+  const Experiment& experiment_;
+  std::set<std::size_t> wanted_;
+  std::map<std::size_t, CaseFacts> cases_;
+  std::map<Place, Smallest> smallest_;
+};
+
+/// What tells cases apart.
+Json name_of_case(const Json& facts) {
+  return {facts.at("trace"), facts.at("platform"), facts.at("micro_batches"), facts.at("optimizer")};
+}
+
+Json name_of_case(const Experiment& e, std::size_t index) {
+  const Question question = question_of(e, index * e.strategies.size());
+  return {question.trace, question.platform, question.micro_batches, written(question.optimizer)};
+}
+
+SweepFacts::SweepFacts(const Experiment& experiment, const std::vector<std::size_t>& groups) : experiment_(experiment) {
+  for (const std::size_t g : groups) wanted_.insert(g / experiment.strategies.size());
+}
+
+void SweepFacts::reuse(const Json& manifest) {
+  std::map<std::string, std::size_t> by_name;
+  for (const std::size_t c : wanted_) by_name[json_text(name_of_case(experiment_, c))] = c;
+  const bool limits_hold =
+      same_limits(manifest.at("identity").value("experiment", Json::object()), to_json(experiment_));
+  for (const Json& one : manifest.at("cases")) {
+    const auto found = by_name.find(json_text(name_of_case(one)));
+    if (found == by_name.end()) continue;
+    CaseFacts facts = case_facts(one);
+    if (!facts.impossible.empty() && !limits_hold) continue;
+    facts.budgets.clear();
+    facts.smallest.reset();
+    cases_[found->second] = std::move(facts);
+  }
+  for (const Json& one : manifest.value("smallest", Json::array())) {
+    const auto found = by_name.find(json_text(name_of_case(one)));
+    const bool stopped = one.at("stopped");
+    if (found == by_name.end() || (stopped && !limits_hold)) continue;
+    smallest_[{found->second, one.at("strategy")}] = {maybe_bytes(one.at("smallest_feasible_bytes")), stopped};
+  }
+}
+
+std::vector<Json> SweepFacts::missing_cases() const {
+  std::vector<Json> tasks;
+  for (const std::size_t c : wanted_) {
+    if (!cases_.contains(c)) tasks.push_back({{"case", c}});
+  }
+  return tasks;
+}
+
+std::vector<Json> SweepFacts::missing_smallest() const {
+  std::vector<Json> tasks;
+  if (!begins_at_smallest(experiment_)) return tasks;
+  for (const auto& [index, facts] : cases_) {
+    if (!facts.impossible.empty()) continue;
+    for (const Pipeline& strategy : experiment_.strategies) {
+      if (!smallest_.contains({index, strategy.text}))
+        tasks.push_back({{"case", index}, {"smallest_of", strategy.text}});
+    }
+  }
+  return tasks;
+}
+
+Json SweepFacts::plan(const Experiment& e, const SweepInputs& inputs, const Json& task) {
+  const std::size_t index = task.at("case");
+  if (!task.contains("smallest_of")) return to_json(facts_of(e, inputs, index));
+  const auto found = std::ranges::find(e.strategies, task.at("smallest_of").get<std::string>(), &Pipeline::text);
+  EXPECTS(found != e.strategies.end());
+  return or_null(smallest_of(e, inputs, index, static_cast<std::size_t>(found - e.strategies.begin())));
+}
+
+void SweepFacts::take(const Json& task, const Json& fact) {
+  const std::size_t index = task.at("case");
+  if (task.contains("smallest_of")) {
+    smallest_[{index, task["smallest_of"]}] = {maybe_bytes(fact), false};
+  } else {
+    cases_[index] = case_facts(fact);
+  }
+}
+
+void SweepFacts::take_beyond_limits(const Json& task, const std::string& reason) {
+  const std::size_t index = task.at("case");
+  if (task.contains("smallest_of")) {
+    smallest_[{index, task["smallest_of"]}] = {std::nullopt, true};
+  } else {
+    cases_[index] = impossible_case(experiment_, index, reason);
+  }
+}
+
+std::string SweepFacts::name_of(const Json& task) const {
+  const Question q = question_of(experiment_, task.at("case").get<std::size_t>() * experiment_.strategies.size());
+  return fmt::format("trace {} on {}", q.trace, q.platform);
+}
+
+void SweepFacts::complete(std::size_t index, CaseFacts& facts) const {
+  if (!facts.budgets.empty()) return;
+  if (!facts.impossible.empty()) {
+    facts.budgets = impossible_case(experiment_, index, facts.impossible).budgets;
+    return;
+  }
+  if (begins_at_smallest(experiment_)) {
+    for (const Pipeline& strategy : experiment_.strategies) {
+      const auto found = smallest_.find({index, strategy.text});
+      if (found == smallest_.end()) return;
+      const std::optional<Bytes>& least = found->second.bytes;
+      if (least && (!facts.smallest || *least < *facts.smallest)) facts.smallest = least;
+    }
+  }
+  facts.budgets = budgets_of(experiment_, facts);
+}
+
+Json SweepFacts::cases_json() const {
+  Json list = Json::array();
+  for (const auto& [index, facts] : cases_) {
+    Json one{{"case", index}};
+    one.update(to_json(facts));
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+Json SweepFacts::smallest_json() const {
+  Json list = Json::array();
+  for (const auto& [place, least] : smallest_) {
+    const Question q = question_of(experiment_, place.first * experiment_.strategies.size());
+    list.push_back({{"trace", q.trace},
+                    {"platform", q.platform},
+                    {"micro_batches", q.micro_batches},
+                    {"optimizer", written(q.optimizer)},
+                    {"strategy", place.second},
+                    {"smallest_feasible_bytes", or_null(least.bytes)},
+                    {"stopped", least.stopped}});
+  }
+  return list;
+}
 
 namespace fs = std::filesystem;
 

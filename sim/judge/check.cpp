@@ -3,7 +3,10 @@
 #include <memory>
 #include <utility>
 
+#include "sim/judge/approximations.h"
 #include "sim/judge/judges.h"
+#include "sim/judge/residency.h"
+#include "sim/judge/versions.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,9 @@
 #include <set>
 #include <string_view>
 
+#include "sim/judge/exchange.h"
 #include "sim/judge/judges.h"
+#include "sim/judge/residency.h"
 
 namespace plimsoll {
 namespace {

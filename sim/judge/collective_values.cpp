@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sim/judge/approximations.h"
+#include "sim/judge/exchange.h"
 #include "sim/judge/judges.h"
 
 namespace plimsoll {

@@ -3,6 +3,7 @@
 // it. Rules: wrong_value, wrong_place, repeated, lossy and malformed of them.
 
 #include "sim/core/names.h"
+#include "sim/judge/approximations.h"
 #include "sim/judge/judges.h"
 #include "sim/judge/packed_forms.h"
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "sim/judge/findings.h"
 #include "sim/judge/judges.h"
 #include "sim/judge/packed_forms.h"
+#include "sim/judge/versions.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "sim/core/slices.h"
+#include "sim/judge/holdings.h"
 #include "sim/judge/judges.h"
 #include "sim/judge/packed_use.h"
+#include "sim/judge/versions.h"
 
 namespace plimsoll {
 namespace {

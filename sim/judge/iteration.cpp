@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "sim/judge/holdings.h"
 #include "sim/judge/judges.h"
 
 namespace plimsoll {

@@ -4,12 +4,13 @@
 
 #include <memory>
 
-#include "sim/judge/approximations.h"
 #include "sim/judge/judge.h"
-#include "sim/judge/residency.h"
-#include "sim/judge/versions.h"
 
 namespace plimsoll {
+
+class ApproximationJudge;
+class ResidencyJudge;
+class VersionJudge;
 
 /// Before the walk: every index names something, waits name earlier steps, and there are as many steps as what the
 /// header states takes at least. Without that there is no walk.

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/judge/holdings.h"
 #include "sim/judge/judges.h"
+#include "sim/judge/versions.h"
 
 namespace plimsoll {
 namespace {

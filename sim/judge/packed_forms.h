@@ -1,6 +1,7 @@
 #pragma once
 // Packed forms: their sizes and costs, counted a second time from shape and dtype.
 
+#include "sim/judge/findings.h"
 #include "sim/judge/walk.h"
 
 namespace plimsoll {

@@ -2,25 +2,194 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
+#include "sim/core/partition.h"
 #include "sim/core/pinned.h"
-#include "sim/lower/earlier_slices.h"
-#include "sim/lower/exchange_order.h"
+#include "sim/core/slices.h"
 #include "sim/lower/gradient_owners.h"
 #include "sim/lower/live_copies.h"
-#include "sim/lower/waiting_circle.h"
 #include "sim/lower/weight_versions.h"
+#include "sim/model/problem.h"
 #include "sim/model/schedule_head.h"
 
 namespace plimsoll {
 namespace {
+
+// Devices that send and receive in an order that is given, one after the other, as a communicator's stream does: a
+// receive that stands early holds up all behind it until its value has come. What is sent goes into a buffer: it does
+// not wait for the receiver.
+
+class ExchangeOrder {
+ public:
+  explicit ExchangeOrder(const Partition&);
+
+  /// Whether all that stands before it in the sender's order has been sent or received. Always where the partition has
+  /// no order, or does not name it.
+  bool may_send(PartId from, PartId to, std::uint32_t micro_batch);
+  /// A step sends such a value: the steps that it waits for.
+  std::vector<StepId> send(PartId from, PartId to, std::uint32_t micro_batch, TensorId, StepId);
+
+  /// The same of the receiver, of what has been sent.
+  bool may_receive(PartId to, std::uint32_t micro_batch, TensorId);
+  /// What the receiver's next compute waits for.
+  std::vector<StepId> receive(PartId to, std::uint32_t micro_batch, TensorId);
+
+ private:
+  using Key = std::tuple<PartId, PartId, std::uint32_t>;
+  struct Device {
+    std::size_t at = 0;          ///< the next exchange
+    std::vector<StepId> before;  ///< what the next one that is sent waits for
+    std::vector<StepId> come;    ///< since the device's compute has waited last
+  };
+
+  static Key key(const PartExchange& exchange) { return {exchange.from, exchange.to, exchange.micro_batch}; }
+  std::size_t device(PartId part) const { return partition_.parts[part.index].device.index; }
+  bool is_past(std::size_t device, const Key&);
+
+  const Partition& partition_;
+  std::map<Key, std::pair<std::size_t, std::size_t>> places_;          // in the sender's order, in the receiver's
+  std::map<Key, std::vector<StepId>> sent_;                            // so far
+  std::map<std::tuple<PartId, std::uint32_t, TensorId>, Key> values_;  // by receiver: of which exchange
+  std::vector<Device> devices_;
+};
+
+ExchangeOrder::ExchangeOrder(const Partition& partition) : partition_(partition), devices_(partition.exchanges.size()) {
+  for (std::size_t d = 0; d < partition.exchanges.size(); ++d) {
+    for (std::size_t k = 0; k < partition.exchanges[d].size(); ++k) {
+      const PartExchange& each = partition.exchanges[d][k];
+      auto& [sender, receiver] = places_[key(each)];
+      (device(each.from) == d ? sender : receiver) = k;
+    }
+  }
+}
+
+/// Whether all up to the exchange, which is the device's own, has been sent or received; goes on as far as that is so.
+bool ExchangeOrder::is_past(std::size_t d, const Key& until) {
+  Device& here = devices_[d];
+  const auto& [sender, receiver] = places_.at(until);
+  const std::size_t place = device(std::get<0>(until)) == d ? sender : receiver;
+  for (; here.at <= place; ++here.at) {
+    const PartExchange& next = partition_.exchanges[d][here.at];
+    const auto sent = sent_.find(key(next));
+    if (sent == sent_.end()) return false;
+    if (device(next.from) == d) {
+      here.before = sent->second;
+    } else {
+      here.before.insert(here.before.end(), sent->second.begin(), sent->second.end());
+      here.come.insert(here.come.end(), sent->second.begin(), sent->second.end());
+    }
+  }
+  return true;
+}
+
+bool ExchangeOrder::may_send(PartId from, PartId to, std::uint32_t micro_batch) {
+  const Key asked{from, to, micro_batch};
+  const auto place = places_.find(asked);
+  if (place == places_.end() || sent_.contains(asked)) return true;
+  const std::size_t d = device(from), k = place->second.first;
+  return k == 0 || is_past(d, key(partition_.exchanges[d][k - 1]));
+}
+
+std::vector<StepId> ExchangeOrder::send(PartId from, PartId to, std::uint32_t micro_batch, TensorId value,
+                                        StepId step) {
+  const Key asked{from, to, micro_batch};
+  if (!places_.contains(asked)) return {};
+  values_[{to, micro_batch, value}] = asked;
+  sent_[asked].push_back(step);
+  return devices_[device(from)].before;
+}
+
+bool ExchangeOrder::may_receive(PartId to, std::uint32_t micro_batch, TensorId value) {
+  const auto of = values_.find({to, micro_batch, value});
+  return of == values_.end() || is_past(device(to), of->second);
+}
+
+std::vector<StepId> ExchangeOrder::receive(PartId to, std::uint32_t micro_batch, TensorId value) {
+  if (!values_.contains({to, micro_batch, value})) return {};
+  return std::exchange(devices_[device(to)].come, {});
+}
+
+// What steps on a slice of a sequence read of the slices before it: of lowering.
+
+class EarlierSlices {
+ public:
+  explicit EarlierSlices(const Graph&);
+
+  /// Adds to the step what it reads of earlier slices, and what of its own slice is there from a run before. Throws
+  /// CannotLower where a tape has dropped it.
+  void read(LiveCopies&, OpId, std::uint32_t micro_batch, DeviceId, NewStep&,
+            std::vector<std::pair<TensorId, Copy*>>& used) const;
+
+ private:
+  const Graph& graph_;
+  std::uint32_t slices_;
+  std::vector<std::optional<TensorId>> attended_;  ///< by op; empty where there are no slices
+};
+
+EarlierSlices::EarlierSlices(const Graph& graph) : graph_(graph), slices_(sequence_slices(graph)) {
+  if (slices_ == 1) return;
+  for (const Op& op : graph.ops) attended_.push_back(attended_by(graph, op));
+}
+
+void EarlierSlices::read(LiveCopies& copies, OpId id, std::uint32_t micro_batch, DeviceId device, NewStep& step,
+                         std::vector<std::pair<TensorId, Copy*>>& used) const {
+  if (attended_.empty() || !attended_[id.index]) return;
+  const TensorId t = *attended_[id.index];
+  const auto key = [&](std::uint32_t slice) { return copies.key_at(t, slice, device, place::device); };
+  const auto& makes = graph_[id].outputs;
+  const bool is_there = std::ranges::find(makes, t) != makes.end() && copies.contains(key(micro_batch));
+  for (std::uint32_t slice = micro_batch - micro_batch % slices_; slice < micro_batch + (is_there ? 1 : 0); ++slice) {
+    CopyKey k = key(slice);
+    for (; k.chunk < copies.chunks_of(t); ++k.chunk) {
+      if (!copies.contains(k)) {
+        throw CannotLower{"'" + graph_[id].name + "' on one slice of a sequence reads '" + graph_[t].name +
+                          "' of an earlier one, which is not on its device"};
+      }
+      used.emplace_back(t, &copies.read(t, k, false, step));
+    }
+  }
+}
+
+// Devices whose orders wait for each other, in words.
+
+/// What a device waits for: the turn that it is at, and the part that has not sent yet what that reads.
+struct Blocked {
+  Turn turn;
+  PartId by;
+};
+
+/// Names two parts that wait for each other, or for others that do; `blocked` is asked of devices.
+std::string waiting_circle(const Problem& problem, const Partition& partition,
+                           const std::function<std::optional<Blocked>(std::size_t)>& blocked) {
+  std::string text = "the devices' orders wait for each other in a circle";
+  const auto device = [&](PartId part) { return partition.parts[part.index].device; };
+  std::vector<bool> seen(partition.order.size(), false);
+  std::optional<Blocked> at;
+  for (std::size_t d = 0; d < seen.size() && !at; ++d) at = blocked(d);
+  while (at && !seen[device(at->turn.part).index]) {
+    seen[device(at->turn.part).index] = true;
+    at = blocked(device(at->by).index);
+  }
+  const std::string_view between[] = {": ", ", and "};
+  for (int names = 0; at && names < 2; ++names, at = blocked(device(at->by).index)) {
+    text += std::string(between[names]) + "part " + std::to_string(at->turn.part.index) + " on '" +
+            problem.platform[device(at->turn.part)].name + "' waits for what part " + std::to_string(at->by.index) +
+            " makes of micro-batch " + std::to_string(at->turn.micro_batch);
+  }
+  return text;
+}
 
 class Lowering {
  public:

@@ -4,6 +4,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/memory/caching_allocator.h"
+#include "sim/memory/free_blocks.h"
 #include "sim/memory/round.h"
 
 namespace plimsoll {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "experiments/commands/command_import.h"
+#include "experiments/commands/commands.h"
 #include "sim/io/text_file.h"
 #include "strategies/rematerialization/dtr/dtr_runtime.h"
 #include "tests/bad_input.h"

@@ -42,7 +42,7 @@ struct TransformerChain {
   std::uint32_t dtype_bytes = 2;  ///< by bytes: 2 is bf16, 4 is fp32
   FlopsPerSecond rate{100e12};    ///< how fast the device is taken to compute
   static constexpr std::array<std::string_view, 2> views{"chain", "graph"};
-  std::uint32_t view = 0;  ///< which of `views`: stages, or their operators (traces/models/transformer_graph.h)
+  std::uint32_t view = 0;  ///< which of `views`: stages, or their operators
   static constexpr std::array<std::string_view, 2> dropouts{"no", "yes"};
   std::uint32_t dropout = 0;  ///< of operators: which of `dropouts`
   std::uint32_t decoder =

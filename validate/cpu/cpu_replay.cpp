@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/schedule.h"
 #include "validate/cpu/paced_copy.h"
 #include "validate/cpu/ranks/rank_sum.h"
-#include "validate/cpu/step_needs.h"
 #include "validate/cpu/step_work.h"
 #include "validate/cpu/stored_outputs.h"
 #include "validate/cpu/stream_threads.h"
@@ -22,6 +25,33 @@
 
 namespace plimsoll {
 namespace {
+
+// What each step of a schedule waits for: its predecessor on its stream, and the steps that it names.
+
+struct StepNeeds {
+  std::vector<std::uint32_t> missing;           ///< by step: how many steps it waits for
+  std::vector<std::vector<StepId>> dependents;  ///< by step: those that wait for it
+  std::vector<StepId> ready;                    ///< those that wait for nothing
+};
+
+StepNeeds needs_of(const Schedule& schedule) {
+  StepNeeds made{{}, std::vector<std::vector<StepId>>(schedule.steps.size()), {}};
+  std::vector<std::optional<StepId>> last(schedule.streams.size());
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
+    const Step& step = schedule.steps[i];
+    const auto s = id_at<StepId>(i);
+    std::vector<StepId> needs(schedule.waits_of(step).begin(), schedule.waits_of(step).end());
+    if (last[step.stream.index]) needs.push_back(*last[step.stream.index]);
+    std::ranges::sort(needs);
+    // Not ranges::unique: clang 14, which lints and fuzzes, cannot read GCC 12's.
+    needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+    made.missing.push_back(static_cast<std::uint32_t>(needs.size()));
+    for (const StepId need : needs) made.dependents[need.index].push_back(s);
+    if (needs.empty()) made.ready.push_back(s);
+    last[step.stream.index] = s;
+  }
+  return made;
+}
 
 using Clock = CopyClock;
 

@@ -1,6 +1,7 @@
 #include "validate/cuda/cuda_backend.h"
 
 #include "validate/cuda/cuda_machine.h"
+#include "validate/cuda/cuda_network.h"
 #include "validate/cuda/cuda_rates.h"
 #include "validate/cuda/cuda_replay.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "validate/cuda/cuda_kernel.h"
+#include "validate/cuda/cuda_objects.h"
 #include "validate/device/run_memory.h"
 
 namespace plimsoll {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "sim/core/expects.h"
+#include "validate/cuda/cuda_objects.h"
 #include "validate/cuda/matrix_product.h"
 #include "validate/networks/probe_ops.h"
 #include "validate/networks/probe_values.h"

@@ -3,20 +3,292 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/model/problem.h"
+#include "validate/cuda/cuda_backend.h"
+#include "validate/cuda/cuda_machine.h"
+#include "validate/cuda/cuda_objects.h"
 #include "validate/cuda/launch.h"
-#include "validate/cuda/run_rooms.h"
 #include "validate/cuda/step_range.h"
 #include "validate/device/issue_order.h"
 #include "validate/networks/initial_values.h"
+#include "validate/replay_plan.h"
 
 namespace plimsoll {
 namespace {
+
+// Where a run's buffers and workspaces lie: every memory of the platform gives room in the order of issue, and says
+// which steps used it before.
+
+// Device memory from CUDA's own stream-ordered pool, for one run.
+
+/// What the memory must know of the run: streams and finish events of its steps.
+struct RunEvents {
+  std::function<cudaStream_t(StreamId)> stream;
+  std::function<cudaStream_t(StepId)> stream_of;
+  std::function<cudaEvent_t(StepId)> finish_of;
+};
+
+/// cudaMallocAsync on the stream of the step that takes, cudaFreeAsync behind the steps that used it. The pool decides
+/// what is used again, and orders it. What a run took is given back when this dies.
+class StreamOrderedMemory : public RunMemory {
+ public:
+  StreamOrderedMemory(Gpu&, std::optional<Bytes> capacity, RunEvents);
+  ~StreamOrderedMemory() override;
+
+  std::optional<Grant> take(Bytes, StreamId) override;
+  void give_back(std::byte*, Bytes, std::span<const StepId> by) override;
+  std::optional<AllocatorPeaks> peaks() const override;
+
+ private:
+  Gpu& gpu_;
+  std::optional<Bytes> capacity_;
+  RunEvents events_;
+  OwnedStream release_;  ///< frees what several streams used
+  std::map<std::byte*, Bytes> taken_;
+  Bytes live_;
+};
+
+/// What was asked for and is not there, with its step.
+struct NoRoom {
+  std::string what;
+};
+
+class RunRooms {
+ public:
+  /// `events` are those of the run's streams and steps, which outlive this.
+  RunRooms(const Problem&, const Schedule&, const ReplayPlan&, CudaMachine&, Allocation, const RunEvents& events);
+
+  /// Room for a buffer, for a step or before the first one: the steps that used it before.
+  std::vector<StepId> open(BufferId, std::optional<StepId>);
+  /// The step has done with a buffer.
+  void close(BufferId, StepId);
+  /// For the step's workspace, which is not empty.
+  Grant open_workspace(StepId);
+  /// Of a step that may have none.
+  void close_workspace(StepId);
+
+  std::byte* address_of(BufferId b) const { return room_of(b).address + schedule_[b].range_offset.count; }
+  std::byte* address_of(RegionId region) const { return rooms_[region.index].address; }
+  /// Of what a call of the step reads or makes; null where there is nothing.
+  std::byte* address_of(const Address&, StepId) const;
+
+  std::vector<std::optional<AllocatorPeaks>> peaks() const;  ///< by memory
+
+ private:
+  /// What a region's bytes are made of while it is live.
+  struct Room {
+    std::byte* address = nullptr;
+    std::uint32_t buffers = 0;
+    std::vector<StepId> users;  ///< who freed buffers in it: what comes next waits for them
+  };
+
+  const Room& room_of(BufferId b) const { return rooms_[plan_.region_of[b.index].index]; }
+  Room& room_of(BufferId b) { return rooms_[plan_.region_of[b.index].index]; }
+  MemoryId own_memory(StepId s) const { return platform_[schedule_[schedule_[s].stream].device].memory; }
+  StreamId home_of(DeviceId) const;
+  Grant taken(MemoryId, Bytes, std::optional<StepId>, const std::string& what);
+
+  const Graph& graph_;
+  const Platform& platform_;
+  const Schedule& schedule_;
+  const ReplayPlan& plan_;
+  std::vector<std::unique_ptr<RunMemory>> owned_memories_;  // by memory; the machine has those of hosts
+  std::vector<RunMemory*> memories_;                        // by memory
+  std::vector<StreamId> homes_;                             // by memory
+  std::vector<Room> rooms_;                                 // by region
+  std::vector<std::byte*> workspaces_;                      // by step, while it runs
+};
+
+OwnedStream stream_on(const Gpu& gpu) {
+  CUDA_CHECK(cudaSetDevice(gpu.ordinal));
+  return new_stream();
+}
+
+Bytes attribute(cudaMemPool_t pool, cudaMemPoolAttr which) {
+  std::uint64_t bytes = 0;
+  CUDA_CHECK(cudaMemPoolGetAttribute(pool, which, &bytes));
+  return Bytes{static_cast<std::int64_t>(bytes)};
+}
+
+/// The capacity, or what the GPU has if that is less: then the rules give back what they keep before they give up.
+Bytes room_on(const Gpu& gpu, std::optional<Bytes> capacity) {
+  CUDA_CHECK(cudaSetDevice(gpu.ordinal));
+  std::size_t free = 0, total = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const Bytes here = Bytes{static_cast<std::int64_t>(free)} + gpu.segments.kept();
+  return capacity ? std::min(*capacity, here) : here;
+}
+
+/// The pool begins empty, so that its peaks are this run's.
+StreamOrderedMemory::StreamOrderedMemory(Gpu& gpu, std::optional<Bytes> capacity, RunEvents events)
+    : gpu_(gpu), capacity_(capacity), events_(std::move(events)), release_(stream_on(gpu)) {
+  CUDA_CHECK(cudaDeviceSynchronize());
+  CUDA_CHECK(cudaMemPoolTrimTo(gpu_.pool(), 0));
+  for (const cudaMemPoolAttr high : {cudaMemPoolAttrReservedMemHigh, cudaMemPoolAttrUsedMemHigh}) {
+    std::uint64_t reset = 0;
+    CUDA_CHECK(cudaMemPoolSetAttribute(gpu_.pool(), high, &reset));
+  }
+}
+
+StreamOrderedMemory::~StreamOrderedMemory() {
+  static_cast<void>(cudaSetDevice(gpu_.ordinal));
+  static_cast<void>(cudaDeviceSynchronize());
+  for (const auto& [address, bytes] : taken_) static_cast<void>(cudaFreeAsync(address, *release_));
+  static_cast<void>(cudaStreamSynchronize(*release_));
+}
+
+std::optional<Grant> StreamOrderedMemory::take(Bytes bytes, StreamId stream) {
+  if (bytes == Bytes{0}) return Grant{};
+  if (capacity_ && live_ + bytes > *capacity_) return std::nullopt;
+  void* made = nullptr;
+  const cudaError_t status =
+      cudaMallocFromPoolAsync(&made, static_cast<std::size_t>(bytes.count), gpu_.pool(), events_.stream(stream));
+  if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    return std::nullopt;
+  }
+  check_cuda(status, "cudaMallocFromPoolAsync");
+  auto* address = static_cast<std::byte*>(made);
+  taken_[address] = bytes;
+  live_ += bytes;
+  return Grant{address, {}};
+}
+
+void StreamOrderedMemory::give_back(std::byte* address, Bytes bytes, std::span<const StepId> by) {
+  if (bytes == Bytes{0}) return;
+  cudaStream_t stream = *release_;
+  if (by.size() == 1) {
+    stream = events_.stream_of(by[0]);
+  } else {
+    for (const StepId user : by) CUDA_CHECK(cudaStreamWaitEvent(stream, events_.finish_of(user), 0));
+  }
+  CUDA_CHECK(cudaFreeAsync(address, stream));
+  taken_.erase(address);
+  live_ -= bytes;
+}
+
+std::optional<AllocatorPeaks> StreamOrderedMemory::peaks() const {
+  return AllocatorPeaks{attribute(gpu_.pool(), cudaMemPoolAttrReservedMemHigh),
+                        attribute(gpu_.pool(), cudaMemPoolAttrUsedMemHigh)};
+}
+
+/// The GPU whose memory this is; nothing for hosts and disks.
+std::optional<std::size_t> gpu_of(const Platform& platform, MemoryId memory) {
+  const std::optional<DeviceId> device = platform[memory].device;
+  return device ? std::optional<std::size_t>(device->index) : std::nullopt;
+}
+
+/// A step as messages name it: `step 7 ('block2')`.
+std::string text_of(const Graph& graph, const Schedule& schedule, StepId s) {
+  const OpId op = schedule[s].op;
+  return fmt::format("step {}{}", s.index, op == no_op ? "" : " ('" + graph[op].name + "')");
+}
+
+RunRooms::RunRooms(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, CudaMachine& machine,
+                   Allocation allocation, const RunEvents& events)
+    : graph_(problem.graph),
+      platform_(problem.platform),
+      schedule_(schedule),
+      plan_(plan),
+      rooms_(plan.regions.size()),
+      workspaces_(schedule.steps.size(), nullptr) {
+  for (std::size_t m = 0; m < platform_.memories.size(); ++m) {
+    const Memory& memory = platform_.memories[m];
+    std::unique_ptr<RunMemory>& own = owned_memories_.emplace_back();
+    if (!memory.device) {
+      machine.host(id_at<MemoryId>(m)).begin_run(memory.capacity);
+      memories_.push_back(&machine.host(id_at<MemoryId>(m)));
+      homes_.emplace_back();
+      continue;
+    }
+    Gpu& gpu = machine.gpu(memory.device->index);
+    if (allocation == Allocation::caching) {
+      own = std::make_unique<CachingMemory>(gpu.segments, room_on(gpu, memory.capacity));
+    } else {
+      own = std::make_unique<StreamOrderedMemory>(gpu, memory.capacity, events);
+    }
+    memories_.push_back(own.get());
+    homes_.push_back(home_of(*memory.device));
+  }
+  machine.staging().begin_run(std::nullopt);
+}
+
+/// What no stream of the device allocates belongs to its first compute stream, as sim/memory has it.
+StreamId RunRooms::home_of(DeviceId device) const {
+  for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
+    const Stream& stream = schedule_.streams[s];
+    if (stream.device == device && stream.way == way::compute) return id_at<StreamId>(s);
+  }
+  return StreamId{};
+}
+
+Grant RunRooms::taken(MemoryId memory, Bytes bytes, std::optional<StepId> s, const std::string& what) {
+  StreamId stream = homes_[memory.index];
+  if (s && own_memory(*s) == memory) stream = schedule_[*s].stream;
+  if (const std::optional<std::size_t> gpu = gpu_of(platform_, memory)) set_gpu(*gpu);
+  std::optional<Grant> grant = memories_[memory.index]->take(bytes, stream);
+  if (grant) return std::move(*grant);
+  const std::string when = s ? text_of(graph_, schedule_, *s) : std::string("before the first step");
+  throw NoRoom{fmt::format("out of memory in '{}': {}: {} needs {} B, the allocator has no more",
+                           platform_[memory].name, when, what, bytes.count)};
+}
+
+std::vector<StepId> RunRooms::open(BufferId b, std::optional<StepId> s) {
+  const Buffer& buffer = schedule_[b];
+  Room& room = room_of(b);
+  if (room.buffers++ > 0) return room.users;
+  const Bytes bytes = plan_.regions[plan_.region_of[b.index].index].bytes;
+  Grant grant = taken(buffer.memory, bytes, s, fmt::format("buffer {} ('{}')", b.index, graph_[buffer.tensor].name));
+  room.address = grant.address;
+  return std::move(grant.after);
+}
+
+void RunRooms::close(BufferId b, StepId s) {
+  Room& room = room_of(b);
+  room.users.push_back(s);
+  if (--room.buffers > 0) return;
+  memories_[schedule_[b].memory.index]->give_back(room.address, plan_.regions[plan_.region_of[b.index].index].bytes,
+                                                  room.users);
+  room = {};
+}
+
+Grant RunRooms::open_workspace(StepId s) {
+  Grant grant = taken(own_memory(s), schedule_[s].workspace, s, "its workspace");
+  workspaces_[s.index] = grant.address;
+  return grant;
+}
+
+void RunRooms::close_workspace(StepId s) {
+  std::byte* workspace = std::exchange(workspaces_[s.index], nullptr);
+  if (workspace == nullptr) return;
+  memories_[own_memory(s).index]->give_back(workspace, schedule_[s].workspace, std::span(&s, 1));
+}
+
+std::byte* RunRooms::address_of(const Address& address, StepId s) const {
+  std::byte* base = address.region ? address_of(*address.region) : workspaces_[s.index];
+  return base == nullptr ? nullptr : base + address.offset.count;
+}
+
+std::vector<std::optional<AllocatorPeaks>> RunRooms::peaks() const {
+  std::vector<std::optional<AllocatorPeaks>> all;
+  for (const std::unique_ptr<RunMemory>& memory : owned_memories_) {
+    all.push_back(memory ? memory->peaks() : std::nullopt);
+  }
+  return all;
+}
 
 /// Bytes that a step poisons before it begins.
 struct Stain {

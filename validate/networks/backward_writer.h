@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// What the gradient rules of ops (op_gradients.cpp) are written with.
+/// What the gradient rules of ops (op_rules.cpp) are written with.
 class BackwardWriter {
  public:
   /// The graph's ops are forwards, the last of them the loss.

@@ -1,6 +1,12 @@
 #include "validate/networks/builders.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
+
+#include "sim/core/names.h"
+#include "sim/core/optimizer.h"
+#include "validate/networks/backward_writer.h"
 
 namespace plimsoll {
 namespace {
@@ -33,6 +39,178 @@ TensorId bottleneck_block(NetworkBuilder& net, const std::string& name, TensorId
 }
 
 }  // namespace
+
+NetworkBuilder::NetworkBuilder(std::string name, StatedRates rates, SequenceSlice slice)
+    : rates_(rates), slice_(slice) {
+  network_.graph.name = std::move(name);
+}
+
+TensorId NetworkBuilder::forward(OpKind kind, const std::string& name, std::vector<TensorId> inputs,
+                                 Attributes attributes) {
+  Graph& graph = network_.graph;
+  Op& op = add_op(graph, {kind, name, Phase::forward, stage_, std::move(inputs), {}, std::move(attributes)});
+  op.outputs = {add_tensor(graph, name, TensorKind::activation, rule_of(kind).result(graph, op))};
+  return op.outputs[0];
+}
+
+TensorId NetworkBuilder::input(Shape shape, std::string dtype) {
+  return add_tensor(network_.graph, "input", TensorKind::input, std::move(shape), std::move(dtype));
+}
+
+void NetworkBuilder::begin_stage(std::string name, TensorId boundary) {
+  stage_ = static_cast<std::uint32_t>(network_.stage_names.size());
+  network_.stage_names.push_back(std::move(name));
+  network_.boundaries.push_back(boundary);
+}
+
+TensorId NetworkBuilder::parameter(const std::string& name, Shape shape) {
+  return add_tensor(network_.graph, name, TensorKind::parameter, std::move(shape));
+}
+
+TensorId NetworkBuilder::linear(const std::string& name, TensorId x, std::int64_t outputs,
+                                const std::string& features) {
+  const TensorId weight = parameter(name + ".weight", {shape(x).back(), outputs});
+  return forward(OpKind::linear, name, {x, weight, parameter(name + ".bias", {outputs})}, {{"features", features}});
+}
+
+TensorId NetworkBuilder::convolution(const std::string& name, TensorId x, std::int64_t channels, std::int64_t kernel,
+                                     std::int64_t stride) {
+  const TensorId weight = parameter(name + ".weight", {kernel, kernel, shape(x)[3], channels});
+  return forward(OpKind::convolution, name, {x, weight}, {{"stride", std::to_string(stride)}});
+}
+
+TensorId NetworkBuilder::batch_norm(const std::string& name, TensorId x) {
+  const std::int64_t channels = shape(x).back();
+  const TensorId scale = parameter(name + ".scale", {channels}), shift = parameter(name + ".shift", {channels});
+  const std::string statistics = name + ".statistics";
+  parameter(statistics, {2, channels});
+  return forward(OpKind::batch_norm, name, {x, scale, shift}, {{statistics_attribute, statistics}});
+}
+
+TensorId NetworkBuilder::layer_norm(const std::string& name, TensorId x) {
+  const std::int64_t channels = shape(x).back();
+  const TensorId scale = parameter(name + ".scale", {channels}), shift = parameter(name + ".shift", {channels});
+  return forward(OpKind::layer_norm, name, {x, scale, shift});
+}
+
+TensorId NetworkBuilder::relu(const std::string& name, TensorId x, const std::string& features) {
+  return forward(OpKind::relu, name, {x}, {{"features", features}});
+}
+
+TensorId NetworkBuilder::gelu(const std::string& name, TensorId x, const std::string& features) {
+  return forward(OpKind::gelu, name, {x}, {{"features", features}});
+}
+
+TensorId NetworkBuilder::max_pool(const std::string& name, TensorId x) {
+  return forward(OpKind::max_pool, name, {x});
+}
+
+TensorId NetworkBuilder::average_pool(const std::string& name, TensorId x) {
+  return forward(OpKind::average_pool, name, {x});
+}
+
+TensorId NetworkBuilder::add(const std::string& name, TensorId a, TensorId b) {
+  return forward(OpKind::add, name, {a, b});
+}
+
+TensorId NetworkBuilder::embedding(const std::string& name, TensorId tokens, std::int64_t vocabulary,
+                                   std::int64_t width) {
+  const std::int64_t positions = shape(tokens)[1];
+  const TensorId table = parameter(name + ".table", {vocabulary, width});
+  return forward(OpKind::embedding, name,
+                 {tokens, table, parameter(name + ".positions", {positions * slice_.count, width})},
+                 place_in_sequence(positions));
+}
+
+/// Where the slice's `positions` begin in the whole sequence; a whole one has no place.
+Attributes NetworkBuilder::place_in_sequence(std::int64_t positions) const {
+  if (slice_.count == 1) return {};
+  return {{first_position_attribute, std::to_string(slice_.index * positions)},
+          {sequence_attribute, std::to_string(slice_.count * positions)}};
+}
+
+Attended NetworkBuilder::attended_slice(const std::string& name, TensorId own, std::uint32_t before) {
+  const std::string of = before == 0 ? name : name + ", " + std::to_string(before) + " slices before";
+  const auto like_own = [&](const std::string& text) {
+    return add_tensor(network_.graph, text, TensorKind::activation, Shape(shape(own)));
+  };
+  const TensorId value = before == 0 ? own : like_own(of);
+  network_.attended.push_back({value, like_own("gradients by later slices of " + of), stage_, before});
+  return network_.attended.back();
+}
+
+TensorId NetworkBuilder::attention(const std::string& name, TensorId x, std::int64_t heads) {
+  const std::int64_t width = shape(x)[2];
+  Attributes split{{"heads", std::to_string(heads)}};
+  const TensorId qkv = linear(name + ".qkv", x, 3 * width, "w a");
+  std::vector<TensorId> values{qkv}, with_rooms{qkv};
+  if (slice_.count > 1) {
+    split.emplace_back(slices_attribute, std::to_string(slice_.count));
+    with_rooms.push_back(attended_slice(name + ".qkv", qkv, 0).room);
+    for (std::uint32_t before = slice_.index; before > 0; --before) {
+      const Attended earlier = attended_slice(name + ".qkv", qkv, before);
+      values.push_back(earlier.value);
+      with_rooms.insert(with_rooms.end(), {earlier.value, earlier.room});
+    }
+  }
+  const TensorId scores = forward(OpKind::attention_scores, name + ".scores", with_rooms, split);
+  const TensorId weights = forward(OpKind::softmax, name + ".softmax", {scores});
+  values.insert(values.begin(), weights);
+  const TensorId mixed = forward(OpKind::attention_values, name + ".values", values, split);
+  return linear(name + ".projection", mixed, width, "a w");
+}
+
+TensorId NetworkBuilder::lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias) {
+  const TensorId gates = forward(OpKind::lstm_gates, name + ".gates", {state, weight, bias});
+  return forward(OpKind::lstm_cell, name, {gates, state});
+}
+
+void NetworkBuilder::cross_entropy(TensorId logits) {
+  begin_stage("loss", logits);
+  forward(OpKind::cross_entropy, "probabilities", {logits},
+          slice_.count == 1 ? Attributes{} : place_in_sequence(shape(logits)[1]));
+}
+
+Network NetworkBuilder::finish(Optimizer optimizer) && {
+  BackwardWriter backward(network_.graph);
+  backward.write();
+  if (optimizer != Optimizer::none) {
+    for (const auto& [parameter, gradient] : backward.parameter_gradients()) add_update(parameter, gradient, optimizer);
+  }
+  state_costs();
+  return std::move(network_);
+}
+
+/// An update reads parameter, gradient and states, in that order, and overwrites all but the gradient.
+void NetworkBuilder::add_update(TensorId parameter, TensorId gradient, Optimizer optimizer) {
+  Graph& graph = network_.graph;
+  const Tensor of = graph[parameter];
+  std::vector<TensorId> inputs{parameter, gradient}, mutates{parameter};
+  for (std::int64_t s = 0; s < optimizer_states(optimizer); ++s) {
+    const std::string name = "state " + std::to_string(s) + " of " + of.name;
+    inputs.push_back(add_tensor(graph, name, TensorKind::optimizer_state, of.shape));
+    mutates.push_back(inputs.back());
+  }
+  Op& update = add_op(graph, {OpKind::optimizer,
+                              "update of " + of.name,
+                              Phase::update,
+                              0,
+                              std::move(inputs),
+                              {},
+                              {{"optimizer", std::string(written(optimizer))}}});
+  update.mutates = std::move(mutates);
+  update.recomputable = false;
+}
+
+/// Time: the slower of work and traffic at the stated rates.
+void NetworkBuilder::state_costs() {
+  for (Op& op : network_.graph.ops) {
+    const OpRule& rule = rule_of(op);
+    op.flops = rule.flops(network_.graph, op);
+    op.bytes_moved = rule.bytes_moved(network_.graph, op);
+    op.duration = std::max(*op.flops / rates_.flops, *op.bytes_moved / rates_.bytes);
+  }
+}
 
 Network mlp(const MlpSizes& sizes, const TrainingOptions& options) {
   NetworkBuilder net("mlp", options.rates);

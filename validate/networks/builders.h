@@ -2,10 +2,79 @@
 // The networks there are: sizes by options, layers in stages.
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
-#include "validate/networks/network_builder.h"
+#include "sim/core/schedule.h"
+#include "validate/networks/graph_writing.h"
+#include "validate/networks/network.h"
 
 namespace plimsoll {
+
+// Writes a network down layer by layer; `finish` adds the backward in reverse, split into input and weight gradients
+// where a layer has both, and the updates.
+
+/// What the device is taken to do before anything has been measured.
+struct StatedRates {
+  FlopsPerSecond flops{50e9};
+  BytesPerSecond bytes{5e9};
+};
+
+/// One of the equal slices that a sequence is cut into.
+struct SequenceSlice {
+  std::uint32_t index = 0, count = 1;
+};
+
+class NetworkBuilder {
+ public:
+  NetworkBuilder(std::string name, StatedRates rates, SequenceSlice = {});
+
+  /// The network's input, which begins the first stage.
+  TensorId input(Shape shape, std::string dtype);
+  /// What follows belongs to a new stage, which reads nothing of the stages before but `boundary`.
+  void begin_stage(std::string name, TensorId boundary);
+  TensorId parameter(const std::string& name, Shape shape);
+
+  /// x is (..., k), weight (k, n), bias (n): (..., n). `features` names k and n, for those who share them out among
+  /// devices (sim/ops/split_rules.h): `w` what lies between blocks, `f` and `a` what lies within an MLP or its heads
+  /// within an attention, `v` classes or words.
+  TensorId linear(const std::string& name, TensorId x, std::int64_t outputs, const std::string& features = "w n");
+  /// x is (batch, height, width, channels); kernels are odd squares, padded so that stride 1 keeps the size.
+  TensorId convolution(const std::string& name, TensorId x, std::int64_t channels, std::int64_t kernel,
+                       std::int64_t stride);
+  TensorId batch_norm(const std::string& name, TensorId x);
+  TensorId layer_norm(const std::string& name, TensorId x);
+  TensorId relu(const std::string& name, TensorId x, const std::string& features = "w");
+  TensorId gelu(const std::string& name, TensorId x, const std::string& features = "w");
+  TensorId max_pool(const std::string& name, TensorId x);      ///< windows of 3 x 3, stride 2
+  TensorId average_pool(const std::string& name, TensorId x);  ///< of each channel's whole picture: (batch, channels)
+  TensorId add(const std::string& name, TensorId a, TensorId b);
+  /// tokens are (batch, sequence) whole numbers: (batch, sequence, width). A slice has the positions of its place.
+  TensorId embedding(const std::string& name, TensorId tokens, std::int64_t vocabulary, std::int64_t width);
+  /// Causal self-attention of `heads` heads: x is (batch, sequence, width), projected to query, key and value and back.
+  /// A slice attends to those before it and to itself.
+  TensorId attention(const std::string& name, TensorId x, std::int64_t heads);
+  /// state is (batch, 2 width): hidden, then cell. weight is (width, 4 width), bias (4 width).
+  TensorId lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias);
+  /// The loss stage: mean cross-entropy of softmax; row r of a micro-batch has the label r modulo the classes.
+  void cross_entropy(TensorId logits);
+
+  Network finish(Optimizer) &&;
+
+ private:
+  const Shape& shape(TensorId t) const { return network_.graph[t].shape; }
+  TensorId forward(OpKind, const std::string& name, std::vector<TensorId> inputs, Attributes = {});
+  void add_update(TensorId parameter, TensorId gradient, Optimizer);
+  void state_costs();
+  /// Of what a slice reads of one `before` slices before it, and the room for its gradients.
+  Attended attended_slice(const std::string& name, TensorId own, std::uint32_t before);
+  Attributes place_in_sequence(std::int64_t positions) const;
+
+  Network network_;
+  StatedRates rates_;
+  SequenceSlice slice_;
+  std::uint32_t stage_ = 0;
+};
 
 /// What every network takes beside its sizes.
 struct TrainingOptions {

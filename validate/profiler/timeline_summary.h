@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "validate/profiler/activity.h"
 #include "validate/profiler/attribution.h"
 #include "validate/profiler/memory_curve.h"
 

@@ -140,7 +140,7 @@ def graph_of(block):
 
 
 def policy_of(trace, wanted):
-    """The choice, less what cannot run again, as experiments/export/pytorch_policy.cpp has it; and how many ops do."""
+    """The choice, less what cannot run again, as experiments/export/pytorch_plan.cpp has it; and how many ops do."""
     ops = [op for op in trace["ops"] if op["phase"] == "forward"]
     again = {number for number in wanted if ops[number].get("recomputable", True)}
     maker = {tensor: number for number, op in enumerate(ops) for tensor in op["outputs"]}

@@ -4,6 +4,7 @@
 
 #include "sim/core/op_attribute.h"
 #include "validate/cpu/kernels/kernel_table.h"
+#include "validate/cpu/kernels/onednn.h"
 #include "validate/cpu/kernels/onednn_layers.h"
 #include "validate/networks/network.h"
 #include "validate/reference/elementwise.h"

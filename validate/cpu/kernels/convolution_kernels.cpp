@@ -3,6 +3,7 @@
 // out.
 
 #include "validate/cpu/kernels/kernel_table.h"
+#include "validate/cpu/kernels/onednn.h"
 #include "validate/cpu/kernels/onednn_layers.h"
 #include "validate/reference/layers.h"
 

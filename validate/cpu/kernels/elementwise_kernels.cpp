@@ -1,6 +1,7 @@
 // ReLU, GELU, softmax and sums.
 
 #include "validate/cpu/kernels/kernel_table.h"
+#include "validate/cpu/kernels/onednn.h"
 #include "validate/cpu/kernels/onednn_layers.h"
 
 namespace plimsoll::cpu_kernels {

@@ -1,6 +1,7 @@
 // One step of a long short-term memory (validate/reference/layers.h); its product is oneDNN's.
 
 #include "validate/cpu/kernels/kernel_table.h"
+#include "validate/cpu/kernels/onednn.h"
 #include "validate/cpu/kernels/onednn_layers.h"
 #include "validate/reference/layers.h"
 

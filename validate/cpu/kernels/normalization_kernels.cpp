@@ -1,6 +1,7 @@
 // Batch norm in training mode and layer norm: rows of channels, each normalised over the rows or over its channels.
 
 #include "validate/cpu/kernels/kernel_table.h"
+#include "validate/cpu/kernels/onednn.h"
 #include "validate/cpu/kernels/onednn_layers.h"
 #include "validate/networks/network.h"
 #include "validate/networks/packing.h"

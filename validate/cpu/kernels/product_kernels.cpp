@@ -1,6 +1,7 @@
 // Linear layers, forward and backward.
 
 #include "validate/cpu/kernels/kernel_table.h"
+#include "validate/cpu/kernels/onednn.h"
 #include "validate/cpu/kernels/onednn_layers.h"
 #include "validate/reference/elementwise.h"
 
