@@ -130,7 +130,8 @@ endfunction()
 # plimsoll_test(name folder LINKS libraries...): Catch2 program test_<name> from the folder's *_test.cpp files.
 function(plimsoll_test name folder)
   cmake_parse_arguments(TEST "" "" "LINKS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  list(SORT sources COMPARE FILE_BASENAME)  # compiled in groups whose names differ, wherever they lie
   if(NOT sources OR name IN_LIST PLIMSOLL_TESTS_APART)
     return()
   endif()

@@ -8,7 +8,7 @@
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_slots.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
-#include "tests/strategies/published_rotor.h"
+#include "tests/strategies/rematerialization/published_rotor.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/orders/both_ways.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/conformance/judged_pipelines.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "sim/lower/lowering.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

@@ -11,7 +11,7 @@
 #include "sim/measure/metrics.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

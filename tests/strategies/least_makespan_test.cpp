@@ -4,7 +4,7 @@
 
 #include "sim/engine/event/event_engine.h"
 #include "strategies/pipelining/plain_timeline.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

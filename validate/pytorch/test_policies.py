@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Selective checkpointing by policies, as torch does it: gradients, buffers and random numbers are those of plain training, to the bit. Skipped where
-this Python has no torch 2.4; a minute. What the program writes, tests/experiments/pytorch_plan_test.cpp has; here ops are chosen at random.
+this Python has no torch 2.4; a minute. What the program writes, tests/experiments/export/pytorch_plan_test.cpp has; here ops are chosen at random.
 
   python3 validate/pytorch/test_policies.py
 """

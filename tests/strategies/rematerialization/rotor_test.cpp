@@ -10,7 +10,7 @@
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"
-#include "tests/strategies/published_rotor.h"
+#include "tests/strategies/rematerialization/published_rotor.h"
 
 using namespace plimsoll;
 

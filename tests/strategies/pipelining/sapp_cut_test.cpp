@@ -6,7 +6,7 @@
 #include "tests/bad_input.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

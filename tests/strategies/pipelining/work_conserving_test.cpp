@@ -8,7 +8,7 @@
 #include "strategies/pipelining/orders/waiting.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/strategies/published_rotor.h"
+#include "tests/strategies/rematerialization/published_rotor.h"
 
 #include <algorithm>
 #include <limits>

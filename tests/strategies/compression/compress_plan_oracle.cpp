@@ -1,4 +1,4 @@
-#include "tests/strategies/compress_plan_oracle.h"
+#include "tests/strategies/compression/compress_plan_oracle.h"
 
 #include <algorithm>
 #include <functional>

@@ -9,7 +9,7 @@
 #include "strategies/pipelining/pipeline.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "experiments/study/allocator_spec.h"
-#include "tests/experiments/recorded_history.h"
+#include "tests/experiments/export/recorded_history.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include "sim/io/text_file.h"
 #include "strategies/pipelining/pipeline.h"
 #include "tests/experiments/temporary_folder.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {

@@ -19,7 +19,7 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
-#include "tests/strategies/compress_plan_oracle.h"
+#include "tests/strategies/compression/compress_plan_oracle.h"
 #include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {

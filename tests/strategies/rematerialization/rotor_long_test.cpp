@@ -11,7 +11,7 @@
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
-#include "tests/strategies/published_rotor.h"
+#include "tests/strategies/rematerialization/published_rotor.h"
 #include "traces/models/synthetic.h"
 
 namespace plimsoll {

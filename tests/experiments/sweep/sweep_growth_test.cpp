@@ -14,7 +14,7 @@
 #include "experiments/sweep/sweep_store.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
-#include "tests/experiments/sweep_run.h"
+#include "tests/experiments/sweep/sweep_run.h"
 #include "tests/experiments/temporary_folder.h"
 
 namespace plimsoll {

@@ -1,7 +1,7 @@
 // hanayo and dualpipe_v against formulas and counts, and what they refuse.
 
 #include "sim/io/input_error.h"
-#include "tests/strategies/equal_pipelines.h"
+#include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {
 namespace {
