@@ -25,8 +25,10 @@ namespace {
 Json options_json(const StrategyInfo& strategy) {
   Json options = Json::array();
   for (const OptionInfo& option : strategy.options) {
-    options.push_back(
-        {{"name", option.name}, {"default", option.default_value}, {"values", option.values}, {"help", option.help}});
+    options.push_back({{"name", option.name},
+                       {"default", strategy.options.default_text(option)},
+                       {"values", option.values_text()},
+                       {"help", option.help}});
   }
   return options;
 }
@@ -147,7 +149,8 @@ void describe(const StrategyInfo& s) {
                            s.chains_only ? ", chains only" : "", s.summary, s.source);
   if (s.options.empty()) std::cout << "  no options\n";
   for (const OptionInfo& option : s.options) {
-    std::cout << fmt::format("  {}={}  {}\n      {}\n", option.name, option.default_value, option.values, option.help);
+    std::cout << fmt::format("  {}={}  {}\n      {}\n", option.name, s.options.default_text(option),
+                             option.values_text(), option.help);
   }
 }
 

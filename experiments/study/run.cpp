@@ -188,8 +188,8 @@ std::string text_of(std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
     std::string options;
     for (const OptionInfo& option : pass.strategy->options) {
-      const std::string_view value = pass.options.text(option.name);
-      if (value != option.default_value)
+      const std::string value = pass.options.text(option);
+      if (value != pass.strategy->options.default_text(option))
         options += fmt::format("{}{}={}", options.empty() ? "" : ",", option.name, value);
     }
     text += fmt::format("{}{}", text.empty() ? "" : "|", pass.strategy->name);

@@ -23,8 +23,9 @@ Pipeline on_one_device(const Pass& portfolio) {
   const Options options = portfolio.options.with(eight_bit_option, "no");
   std::string given;
   for (const OptionInfo& each : portfolio.strategy->options) {
-    if (options.text(each.name) == each.default_value) continue;
-    given += fmt::format("{}{}={}", given.empty() ? "(" : ",", each.name, options.text(each.name));
+    const std::string value = options.text(each);
+    if (value == portfolio.strategy->options.default_text(each)) continue;
+    given += fmt::format("{}{}={}", given.empty() ? "(" : ",", each.name, value);
   }
   return {std::string(portfolio.strategy->name) + (given.empty() ? "" : given + ")"), {{portfolio.strategy, options}}};
 }

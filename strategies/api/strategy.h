@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +15,7 @@
 #include "sim/core/partition.h"
 #include "sim/core/tape.h"
 #include "sim/model/problem.h"
+#include "strategies/api/options.h"
 
 namespace plimsoll {
 
@@ -29,28 +29,6 @@ enum class Family : std::uint8_t {
   rematerialization,
   compression,
   offloading
-};
-
-/// One option of a strategy. `values` describes what is allowed, in words, for help and messages.
-struct OptionInfo {
-  std::string_view name, default_value, values, help;
-  bool (*allowed)(std::string_view);
-};
-
-/// The options of one pass, complete with defaults; every value that is given passes its `allowed`.
-class Options {
- public:
-  Options(std::span<const OptionInfo> known, std::map<std::string, std::string, std::less<>> given);
-
-  /// The same but for one of them.
-  Options with(std::string_view name, std::string value) const;
-
-  std::string_view text(std::string_view name) const;
-  std::int64_t integer(std::string_view name) const;
-  double number(std::string_view name) const;
-
- private:
-  std::map<std::string, std::string, std::less<>> values_;
 };
 
 /// A part of the graph that a memory strategy makes a tape for.
@@ -136,7 +114,7 @@ struct StrategyInfo {
   std::string_view summary;  ///< one sentence
   std::string_view source;
   bool chains_only;
-  std::span<const OptionInfo> options;
+  OptionSet options;
   TapesFunction tapes;                ///< of a memory strategy; else null
   CandidatesFunction candidates;      ///< null: the answer changes only where it begins to be feasible
   bool needs_updates = false;         ///< refuses a graph without update ops

@@ -22,6 +22,16 @@ std::string numbers_text(const std::vector<std::uint32_t>& numbers) {
   return fmt::format("{}", fmt::join(numbers, ":"));
 }
 
+Options with_cut(Options options, std::string cut) {
+  options.change<LineOptions>().cut = std::move(cut);
+  return options;
+}
+
+bool is_in_flight_free(const Options& options) {
+  const TurnOptions* turns = options.get_if<TurnOptions>();
+  return turns != nullptr && !turns->in_flight;
+}
+
 /// What the makers of the tapes add to a plan that was chosen among others.
 std::string note_of(std::string_view cut, std::string_view in_flight) {
   return in_flight.empty() ? fmt::format("cut={}", cut) : fmt::format("cut={}, in_flight={}", cut, in_flight);
@@ -30,17 +40,17 @@ std::string note_of(std::string_view cut, std::string_view in_flight) {
 }  // namespace
 
 bool is_cut_jointly(const Pass& pass) {
-  return has_option(*pass.strategy, "cut") && pass.options.text("cut") == joint_cut;
+  const LineOptions* line = pass.options.get_if<LineOptions>();
+  return line != nullptr && line->cut == joint_cut;
 }
 
 JointPlanner::JointPlanner(const Problem& problem, const Pass& partitioning, PartsPlanners& planners)
     : problem_(problem),
       pass_(partitioning),
       planners_(planners),
-      in_flight_is_free_(has_option(*partitioning.strategy, "in_flight") &&
-                         partitioning.options.text("in_flight") == "auto") {
+      in_flight_is_free_(is_in_flight_free(partitioning.options)) {
   const std::optional<Bytes> unlimited;
-  const Options balanced = pass_.options.with("cut", "balanced");
+  const Options balanced = with_cut(pass_.options, "balanced");
   judge(problem, std::span(&pass_, 1));
   const auto made = pass_.strategy->partition(problem, balanced, std::span(&unlimited, 1));
   balanced_ = std::get<std::shared_ptr<const Partition>>(made.front());
@@ -152,7 +162,7 @@ std::optional<JointPlanner::Choice> JointPlanner::least_choice() {
 /// Where in-flight counts are free they may follow from the planner's period, and a device may have several stages.
 std::optional<PlannedParts> JointPlanner::star_parts(const std::optional<Bytes>& budget) {
   if (!in_flight_is_free_) return std::nullopt;
-  const Options options = pass_.options.with("cut", std::string(star_cut));
+  const Options options = with_cut(pass_.options, std::string(star_cut));
   // What fits the budget in plain training may be slower than what the memory strategies bring into it.
   const std::array<std::optional<Bytes>, 2> asked{budget, std::nullopt};
   std::optional<PlannedParts> best;
@@ -312,8 +322,8 @@ std::optional<double> JointPlanner::seconds(std::uint32_t first, std::uint32_t l
 PartsPlanner& JointPlanner::planner_of(const Choice& choice) {
   std::shared_ptr<const Partition>& partition = partitions_[choice];
   if (partition == nullptr) {
-    Options options = pass_.options.with("cut", text_of(choice.cut));
-    if (!choice.in_flight.empty()) options = options.with("in_flight", numbers_text(choice.in_flight));
+    Options options = with_cut(pass_.options, text_of(choice.cut));
+    if (!choice.in_flight.empty()) options.change<TurnOptions>().in_flight = numbers_text(choice.in_flight);
     const std::optional<Bytes> unlimited;
     partition = std::get<std::shared_ptr<const Partition>>(
         pass_.strategy->partition(problem_, options, std::span(&unlimited, 1)).front());

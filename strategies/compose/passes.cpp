@@ -47,8 +47,7 @@ std::vector<Pass> leaving_moves_to(const Pass& offloading, std::span<const Pass>
   std::vector<Pass> passes(before.begin(), before.end());
   if (offloading.strategy->moves_parameters) return passes;
   for (Pass& pass : passes) {
-    const auto known = std::ranges::find(pass.strategy->options, "offload", &OptionInfo::name);
-    if (known == pass.strategy->options.end() || pass.options.text("offload") != "auto") continue;
+    if (!has_option(*pass.strategy, "offload") || pass.options.text("offload") != "auto") continue;
     pass.options = pass.options.with("offload", "no");
   }
   return passes;
@@ -103,7 +102,7 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> p
 }  // namespace
 
 Pass pass_of(const StrategyInfo& strategy, std::map<std::string, std::string, std::less<>> given) {
-  return {&strategy, Options(strategy.options, std::move(given))};
+  return {&strategy, Options(strategy.options, given)};
 }
 
 void judge(const Problem& problem, std::span<const Pass> passes) {

@@ -41,8 +41,8 @@ Problem without_stages(Problem problem, const Pass& placement, std::span<const P
 
 /// Whether the first of the parts that share a parameter is to update it, and the problem does not say so yet.
 bool asks_first_to_update(const Problem& problem, const Pass& pass) {
-  return !problem.first_updates_shared && has_option(*pass.strategy, "shared_updates") &&
-         pass.options.text("shared_updates") == "first";
+  const LineOptions* line = pass.options.get_if<LineOptions>();
+  return line != nullptr && line->first_updates && !problem.first_updates_shared;
 }
 
 Problem with_first_to_update(Problem problem) {
@@ -74,14 +74,14 @@ bool less_needed(const Infeasible& a, const Infeasible& b) {
 
 /// Of published planners that choose nothing but the cut.
 bool keeps_its_cut(const Pass& pass) {
-  if (!has_option(*pass.strategy, "cut")) return false;
-  const std::string_view cut = pass.options.text("cut");
-  return is_planner_cut(cut) && cut != star_cut;
+  const LineOptions* line = pass.options.get_if<LineOptions>();
+  return line != nullptr && is_planner_cut(line->cut) && line->cut != star_cut;
 }
 
 /// Of pipelines that are made for the budget: whether only where they are cut is.
 bool chooses_its_cut_alone(const Pass& pass) {
-  return pass.strategy != &pipeline_search_strategy && (keeps_its_cut(pass) || pass.options.text("cut") == sapp_cut);
+  return pass.strategy != &pipeline_search_strategy &&
+         (keeps_its_cut(pass) || pass.options.as<LineOptions>().cut == sapp_cut);
 }
 
 bool same_partition(const PartitionOutcome& a, const PartitionOutcome& b) {
@@ -93,8 +93,8 @@ bool same_partition(const PartitionOutcome& a, const PartitionOutcome& b) {
 /// Of pipelines that are made for the budget.
 bool follows_the_budget(const Pass& pass) {
   if (pass.strategy == &pipeline_search_strategy) return true;
-  if (pass.strategy->family != Family::pipelining || !has_option(*pass.strategy, "cut")) return false;
-  return is_planner_cut(pass.options.text("cut")) || pass.options.text("cut") == sapp_cut;
+  const LineOptions* line = pass.options.get_if<LineOptions>();
+  return line != nullptr && (is_planner_cut(line->cut) || line->cut == sapp_cut);
 }
 
 bool is_better(const PartsOutcome& a, const PartsOutcome& b) {

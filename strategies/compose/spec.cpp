@@ -35,15 +35,16 @@ std::vector<std::string_view> names_in(std::string_view text) {
 
 /// `; did you mean 'conv.input'?`: the value with one of its words as the option's texts have it, where that is
 /// allowed.
-std::string meant(const OptionInfo& option, std::string_view value) {
-  std::vector<std::string_view> known = names_in(option.values);
+std::string meant(const OptionSet& options, const OptionInfo& option, std::string_view value) {
+  const std::string values = option.values_text();
+  std::vector<std::string_view> known = names_in(values);
   std::ranges::copy(names_in(option.help), std::back_inserter(known));
   std::vector<std::string> allowed;
   for (const std::string_view word : names_in(value)) {
     const auto at = static_cast<std::size_t>(word.data() - value.data());
     for (const std::string_view name : known) {
       const std::string repaired = std::string(value).replace(at, word.size(), name);
-      if (option.allowed(repaired)) allowed.push_back(repaired);
+      if (options.allows(option, repaired)) allowed.push_back(repaired);
     }
   }
   return suggestion(value, allowed);
@@ -116,7 +117,7 @@ class SpecReader {
                          at_ < spec_.size() ? fmt::format("'{}'", spec_[at_]) : "the end"));
       }
     }
-    return {strategy, Options(strategy->options, std::move(given))};
+    return {strategy, Options(strategy->options, given)};
   }
 
   void option(const StrategyInfo& strategy, std::map<std::string, std::string, std::less<>>& given) {
@@ -124,8 +125,8 @@ class SpecReader {
     const std::size_t first = at_;
     const std::string_view name = word("the name of an option", strategy.name);
     const std::string key = fmt::format("{}.{}", strategy.name, name);
-    const auto known = std::ranges::find(strategy.options, name, &OptionInfo::name);
-    if (known == strategy.options.end()) {
+    const OptionInfo* known = strategy.options.find(name);
+    if (known == nullptr) {
       std::vector<std::string_view> names;
       for (const OptionInfo& each : strategy.options) names.push_back(each.name);
       fail(first, key, fmt::format("unknown option{}", suggestion(name, names)));
@@ -137,8 +138,10 @@ class SpecReader {
     std::size_t end = at_;
     while (end > value_at && std::isspace(static_cast<unsigned char>(spec_[end - 1]))) --end;
     const std::string_view value = spec_.substr(value_at, end - value_at);
-    if (!known->allowed(value)) {
-      fail(value_at, key, fmt::format("expected {}, found '{}'{}", known->values, value, meant(*known, value)));
+    if (!strategy.options.allows(*known, value)) {
+      fail(value_at, key,
+           fmt::format("expected {}, found '{}'{}", known->values_text(), value,
+                       meant(strategy.options, *known, value)));
     }
     if (!given.try_emplace(std::string(name), value).second) fail(first, key, "given twice");
   }

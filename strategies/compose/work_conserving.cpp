@@ -7,6 +7,7 @@
 #include "sim/core/places.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/models/tape_cost.h"
+#include "strategies/pipelining/line_options.h"
 #include "strategies/pipelining/orders/greedy_turns.h"
 #include "strategies/pipelining/orders/orders.h"
 #include "strategies/pipelining/stage_parts.h"
@@ -62,7 +63,8 @@ SimulatedParts with_note(SimulatedParts parts, std::string_view which) {
 }  // namespace
 
 bool is_work_conserving(const Pass& pass) {
-  return has_option(*pass.strategy, "work_conserving") && pass.options.text("work_conserving") == "yes";
+  const LineOptions* line = pass.options.get_if<LineOptions>();
+  return line != nullptr && line->work_conserving;
 }
 
 SimulatedParts or_work_conserving(const Problem& problem, SimulatedParts fixed) {

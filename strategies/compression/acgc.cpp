@@ -71,18 +71,18 @@ std::optional<Codec> acgc_choice(const AcgcRule& rule, const Graph& graph, bool 
 }
 
 constexpr std::array acgc_options{
-    OptionInfo{"bits", "8", "auto or a whole number from 2 to 16",
-               "bits of a number; auto: of each value as few as keep to the error",
-               [](std::string_view text) { return text == "auto" || integer_between<fewest_bits, most_bits>(text); }},
-    OptionInfo{
+    text_option("bits", "8", "auto or a whole number from 2 to 16",
+                "bits of a number; auto: of each value as few as keep to the error",
+                [](std::string_view text) { return text == "auto" || integer_between<fewest_bits, most_bits>(text); }),
+    text_option(
         "error", "0.1", "a number from 0.0001 to 1",
         "with bits=auto: the largest relative error of a value, as white noise has it, and so of the gradient of "
         "its layer's weight",
-        number_between<1, 10'000, 10'000>},
-    OptionInfo{"nonzero", "1", "a number from 0.01 to 1",
-               "below 1: what a ReLU has made waits as a bit for each value and numbers for those that are not 0, so "
-               "many of all at most (measure it on your data)",
-               number_between<1, 100, 100>},
+        number_between<1, 10'000, 10'000>),
+    text_option("nonzero", "1", "a number from 0.01 to 1",
+                "below 1: what a ReLU has made waits as a bit for each value and numbers for those that are not 0, so "
+                "many of all at most (measure it on your data)",
+                number_between<1, 100, 100>),
     relu_option,
 };
 

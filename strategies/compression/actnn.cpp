@@ -53,12 +53,13 @@ Seconds time_to_choose(const Graph& graph, const Op& backward, const Device& dev
   return time;
 }
 
-constexpr std::array actnn_options{OptionInfo{"level", "3", "1, 2, 3, 4 or 5",
-                                              "1: inputs of convolutions and linear layers in 4 bits; 2: those of "
-                                              "batch norms, too; 3: 2 bits in the mean; 4: and "
-                                              "what is kept is copied to the host, on the stream that computes; 5: the "
-                                              "same in defragmented memory, which is the allocator's part",
-                                              integer_between<1, defragments>}};
+constexpr std::array actnn_options{
+    text_option("level", "3", "1, 2, 3, 4 or 5",
+                "1: inputs of convolutions and linear layers in 4 bits; 2: those of "
+                "batch norms, too; 3: 2 bits in the mean; 4: and "
+                "what is kept is copied to the host, on the stream that computes; 5: the "
+                "same in defragmented memory, which is the allocator's part",
+                integer_between<1, defragments>)};
 
 std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const Options& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape* before) {

@@ -22,13 +22,13 @@ Codec alam_codec(std::uint32_t bits) {
 }
 
 constexpr std::array alam_options{
-    OptionInfo{"bits", "2", "1, 2, 4 or 8", "bits of a mean, the same for all tensors",
-               [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }},
-    OptionInfo{
+    text_option("bits", "2", "1, 2, 4 or 8", "bits of a mean, the same for all tensors",
+                [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }),
+    text_option(
         "iterations", "0", "a whole number from 0",
         "of the whole training, in which sensitivities are found twice, by three runs more for each packed value; "
         "0: they are loaded",
-        integer_between<0, 1'000'000'000>}};
+        integer_between<0, 1'000'000'000>)};
 
 std::vector<TapeOutcome> alam_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {

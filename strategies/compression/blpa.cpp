@@ -32,8 +32,8 @@ std::optional<Codec> blpa_choice(std::uint32_t bits, const SavedTensor& tensor, 
   }
 }
 
-constexpr std::array blpa_options{OptionInfo{"bits", "4", "4 or 8", "bits of a number",
-                                             [](std::string_view text) { return text == "4" || text == "8"; }}};
+constexpr std::array blpa_options{text_option("bits", "4", "4 or 8", "bits of a number",
+                                              [](std::string_view text) { return text == "4" || text == "8"; })};
 
 std::vector<TapeOutcome> blpa_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {

@@ -220,16 +220,17 @@ bool is_yes_or_no(std::string_view text) {
 }
 
 constexpr std::array compress_plan_options{
-    OptionInfo{"error", "0.1", "a number from 0.000001 to 10",
-               "the largest relative error of all gradients as one vector, as `gradient_error` predicts it",
-               number_between<1, 10'000'000, 1'000'000>},
-    OptionInfo{"recompute", "yes", "yes or no",
-               "whether values may be made again for the backward; not where the pass before has chosen which",
-               is_yes_or_no},
-    OptionInfo{"offload", "auto", "auto, yes or no",
-               "whether values may go to the host, packed or as they are; no one does where the device has none; auto: "
-               "unless an offloading pass behind this one moves them",
-               [](std::string_view text) { return text == "auto" || is_yes_or_no(text); }}};
+    text_option("error", "0.1", "a number from 0.000001 to 10",
+                "the largest relative error of all gradients as one vector, as `gradient_error` predicts it",
+                number_between<1, 10'000'000, 1'000'000>),
+    text_option("recompute", "yes", "yes or no",
+                "whether values may be made again for the backward; not where the pass before has chosen which",
+                is_yes_or_no),
+    text_option(
+        "offload", "auto", "auto, yes or no",
+        "whether values may go to the host, packed or as they are; no one does where the device has none; auto: "
+        "unless an offloading pass behind this one moves them",
+        [](std::string_view text) { return text == "auto" || is_yes_or_no(text); })};
 
 std::vector<TapeOutcome> compress_plan_tapes(const PartTask& task, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {

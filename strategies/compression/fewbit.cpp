@@ -13,16 +13,17 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array fewbit_options{
-    OptionInfo{"bits", "3", "1, 2, 3 or 4", "bits of a value: its step of 2^bits of the derivative",
-               integer_between<1, 4>},
-    OptionInfo{"linear", "0", "0 or a number from 0.01 to 0.99",
-               "of the rows that a linear layer reads, how large a share of random sums of them waits for the gradient "
-               "of its weight; 0: the rows themselves",
-               [](std::string_view text) { return text == "0" || number_between<1, 99, 100>(text); }},
-    OptionInfo{"sums", "rademacher", "rademacher, gaussian or dct",
-               "what rows are multiplied by in a sum: random signs, normal random numbers, or a row of the cosine "
-               "transform drawn at random",
-               [](std::string_view text) { return from_name<Projection>(text).has_value(); }}};
+    text_option("bits", "3", "1, 2, 3 or 4", "bits of a value: its step of 2^bits of the derivative",
+                integer_between<1, 4>),
+    text_option(
+        "linear", "0", "0 or a number from 0.01 to 0.99",
+        "of the rows that a linear layer reads, how large a share of random sums of them waits for the gradient "
+        "of its weight; 0: the rows themselves",
+        [](std::string_view text) { return text == "0" || number_between<1, 99, 100>(text); }),
+    text_option("sums", "rademacher", "rademacher, gaussian or dct",
+                "what rows are multiplied by in a sum: random signs, normal random numbers, or a row of the cosine "
+                "transform drawn at random",
+                [](std::string_view text) { return from_name<Projection>(text).has_value(); })};
 
 std::vector<TapeOutcome> fewbit_tapes(const PartTask& task, const Options& options,
                                       std::span<const std::optional<Bytes>> budgets, const Tape* before) {

@@ -24,12 +24,12 @@ Codec gact_codec(const Graph& graph, const Tensor& tensor, std::uint32_t bits, s
 }
 
 constexpr std::array gact_options{
-    OptionInfo{"bits", "4", "1, 2, 4 or 8", "bits of a number, the same for all tensors",
-               [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }},
-    OptionInfo{"every", "1000", "a whole number from 0",
-               "iterations from one choice of bits to the next, which takes three runs more for each packed value; 0: "
-               "bits are chosen once for all",
-               integer_between<0, 1'000'000'000>},
+    text_option("bits", "4", "1, 2, 4 or 8", "bits of a number, the same for all tensors",
+                [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }),
+    text_option("every", "1000", "a whole number from 0",
+                "iterations from one choice of bits to the next, which takes three runs more for each packed value; 0: "
+                "bits are chosen once for all",
+                integer_between<0, 1'000'000'000>),
     packed_store_option};
 
 std::vector<TapeOutcome> gact_tapes(const PartTask& task, const Options& options,

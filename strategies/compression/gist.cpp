@@ -44,13 +44,13 @@ std::optional<Codec> gist_choice(const GistRule& rule, const Graph& graph, const
 }
 
 constexpr std::array gist_options{
-    OptionInfo{"nonzero", "0.5", "a number from 0.01 to 1",
-               "share of what a ReLU makes that is not 0 at most: so much is reserved where a convolution or linear "
-               "layer follows (measure it on your data)",
-               number_between<1, 100, 100>},
-    OptionInfo{"precision", "full", "full, 16 or 8",
-               "bits of all other saved values: half precision, or an exponent of 4 bits and a fraction of 3",
-               [](std::string_view text) { return text == "full" || text == "16" || text == "8"; }},
+    text_option("nonzero", "0.5", "a number from 0.01 to 1",
+                "share of what a ReLU makes that is not 0 at most: so much is reserved where a convolution or linear "
+                "layer follows (measure it on your data)",
+                number_between<1, 100, 100>),
+    text_option("precision", "full", "full, 16 or 8",
+                "bits of all other saved values: half precision, or an exponent of 4 bits and a fraction of 3",
+                [](std::string_view text) { return text == "full" || text == "16" || text == "8"; }),
 };
 
 std::vector<TapeOutcome> gist_tapes(const PartTask& task, const Options& options,

@@ -11,11 +11,11 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array lossless_options{
-    OptionInfo{"nonzero", "0.5", "a number from 0.01 to 1",
-               "share of the values that are not 0 at most: so much is reserved (measure it on your data)",
-               number_between<1, 100, 100>},
-    OptionInfo{"tensors", "conv.input+linear.input", tensors_option.values, tensors_option.help,
-               tensors_option.allowed},
+    text_option("nonzero", "0.5", "a number from 0.01 to 1",
+                "share of the values that are not 0 at most: so much is reserved (measure it on your data)",
+                number_between<1, 100, 100>),
+    text_option("tensors", "conv.input+linear.input", tensors_option.values, tensors_option.help,
+                tensors_option.allowed),
     relu_or_anew_option,
     packed_store_option,
 };

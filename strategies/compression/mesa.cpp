@@ -87,10 +87,10 @@ std::vector<UnreadForm> softmax_inputs(const Graph& graph, const OffloadModel& m
   return unread;
 }
 
-constexpr std::array mesa_options{OptionInfo{
+constexpr std::array mesa_options{text_option(
     "groups", "heads", "heads or a whole number from 1 to 4096",
     "into how many groups every value falls; heads: as many as the network's attention has heads, 1 without one",
-    [](std::string_view text) { return text == "heads" || integer_between<1, 4096>(text); }}};
+    [](std::string_view text) { return text == "heads" || integer_between<1, 4096>(text); })};
 
 std::vector<TapeOutcome> mesa_tapes(const PartTask& task, const Options& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {

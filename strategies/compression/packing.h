@@ -74,29 +74,29 @@ void refuse_if_unfit(std::string_view strategy, const Graph&, std::span<const Sa
 bool has_channels_last(const Graph&);
 
 /// Options that strategies of one codec share.
-inline constexpr OptionInfo tensors_option{
+inline constexpr OptionInfo tensors_option = text_option(
     "tensors", "all", "layers with .input or .output joined by +, or all",
     "which saved values, by who uses them in the backward: `conv.input+bn.input`, `softmax.output`, `linear`",
-    [](std::string_view text) { return UsePattern::refusal(text).empty(); }};
-inline constexpr OptionInfo relu_option{
+    [](std::string_view text) { return UsePattern::refusal(text).empty(); });
+inline constexpr OptionInfo relu_option = text_option(
     "relu", "bit", "bit, byte or keep",
     "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, or from the output "
     "itself",
-    [](std::string_view text) { return text == "bit" || text == "byte" || text == "keep"; }};
+    [](std::string_view text) { return text == "bit" || text == "byte" || text == "keep"; });
 
 /// For strategies by choice_by_pattern().
-inline constexpr OptionInfo relu_or_anew_option{
+inline constexpr OptionInfo relu_or_anew_option = text_option(
     "relu", "bit", "bit, byte, keep or recompute",
     "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, from the output itself, "
     "or by running the batch norms before it and the ReLU again, where what these read waits as it is (else a bit)",
-    [](std::string_view text) { return text == "recompute" || relu_option.allowed(text); }};
+    [](std::string_view text) { return text == "recompute" || relu_option.allowed(text); });
 
-inline constexpr OptionInfo packed_store_option{
-    "store", "shared", "shared or layer",
-    "who keeps a packed form: all layers that use the value share one, or each "
-    "layer has its own, as layers that replace "
-    "PyTorch's do",
-    [](std::string_view text) { return text == "shared" || text == "layer"; }};
+inline constexpr OptionInfo packed_store_option =
+    text_option("store", "shared", "shared or layer",
+                "who keeps a packed form: all layers that use the value share one, or each "
+                "layer has its own, as layers that replace "
+                "PyTorch's do",
+                [](std::string_view text) { return text == "shared" || text == "layer"; });
 
 /// Of `relu_option`; nothing: from the output itself.
 std::optional<Codec> relu_codec(const Options&);

@@ -19,17 +19,17 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array pool_options{
-    OptionInfo{"type", "average", "average, max or soft",
-               "what stands for a block: its mean, its maximum, or the mean "
-               "weighted by the exponentials of its values",
-               [](std::string_view text) { return from_name<PoolType>(text).has_value(); }},
-    OptionInfo{"k", "2", "a whole number from 2 to 1024", "pixels a side of a block", integer_between<2, 1024>},
-    OptionInfo{"tensors", "conv.input", tensors_option.values, tensors_option.help, tensors_option.allowed},
-    OptionInfo{
+    text_option("type", "average", "average, max or soft",
+                "what stands for a block: its mean, its maximum, or the mean "
+                "weighted by the exponentials of its values",
+                [](std::string_view text) { return from_name<PoolType>(text).has_value(); }),
+    text_option("k", "2", "a whole number from 2 to 1024", "pixels a side of a block", integer_between<2, 1024>),
+    text_option("tensors", "conv.input", tensors_option.values, tensors_option.help, tensors_option.allowed),
+    text_option(
         "product", "unpack", "unpack or means",
         "how the gradient of a 1x1 convolution's weight is computed: from the unpacked picture, or from the means "
         "of blocks of it and of its result's gradient",
-        [](std::string_view text) { return text == "unpack" || text == "means"; }},
+        [](std::string_view text) { return text == "unpack" || text == "means"; }),
     relu_or_anew_option,
     packed_store_option,
 };

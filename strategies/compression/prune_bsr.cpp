@@ -12,15 +12,15 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array prune_bsr_options{
-    OptionInfo{"block", "8", "a whole number from 1 to 256", "rows and columns of a block", integer_between<1, 256>},
-    OptionInfo{"keep", "0.25", "a number from 0.001 to 1", "share of the blocks that stay",
-               number_between<1, 1000, 1000>},
-    OptionInfo{"tensors", "linear.input+conv.input", tensors_option.values, tensors_option.help,
-               tensors_option.allowed},
-    OptionInfo{"product", "unpack", "unpack or a number from 0.01 to 1",
-               "how the gradient of a linear layer's weight is computed: from the unpacked value, or by a product of "
-               "blocks, at that share of the device's rate",
-               [](std::string_view text) { return text == "unpack" || number_between<1, 100, 100>(text); }},
+    text_option("block", "8", "a whole number from 1 to 256", "rows and columns of a block", integer_between<1, 256>),
+    text_option("keep", "0.25", "a number from 0.001 to 1", "share of the blocks that stay",
+                number_between<1, 1000, 1000>),
+    text_option("tensors", "linear.input+conv.input", tensors_option.values, tensors_option.help,
+                tensors_option.allowed),
+    text_option("product", "unpack", "unpack or a number from 0.01 to 1",
+                "how the gradient of a linear layer's weight is computed: from the unpacked value, or by a product of "
+                "blocks, at that share of the device's rate",
+                [](std::string_view text) { return text == "unpack" || number_between<1, 100, 100>(text); }),
     relu_or_anew_option,
     packed_store_option,
 };

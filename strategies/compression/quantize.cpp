@@ -19,16 +19,16 @@ Codec quantize_codec(const Options& options) {
 }
 
 constexpr std::array quantize_options{
-    OptionInfo{"bits", "4", "1, 2, 4 or 8", "bits of a number",
-               [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }},
-    OptionInfo{"group", "256", "a multiple of 8 from 8 to 1048576",
-               "how many values in a row share a scale and a minimum (8 bytes)",
-               [](std::string_view text) {
-                 std::int64_t group = 0;
-                 const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), group);
-                 return error == std::errc{} && end == text.data() + text.size() && group >= 8 && group <= 1'048'576 &&
-                        group % 8 == 0;
-               }},
+    text_option("bits", "4", "1, 2, 4 or 8", "bits of a number",
+                [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }),
+    text_option("group", "256", "a multiple of 8 from 8 to 1048576",
+                "how many values in a row share a scale and a minimum (8 bytes)",
+                [](std::string_view text) {
+                  std::int64_t group = 0;
+                  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), group);
+                  return error == std::errc{} && end == text.data() + text.size() && group >= 8 && group <= 1'048'576 &&
+                         group % 8 == 0;
+                }),
     tensors_option,
     relu_or_anew_option,
     packed_store_option,

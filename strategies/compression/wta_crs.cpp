@@ -40,8 +40,8 @@ void refuse_without_rows(const Graph& graph, std::span<const SavedTensor> saved)
 }
 
 constexpr std::array wta_crs_options{
-    OptionInfo{"ratio", "0.3", "a number from 0.01 to 1", "share of the rows that are kept, 10 at least",
-               number_between<1, 100, 100>},
+    text_option("ratio", "0.3", "a number from 0.01 to 1", "share of the rows that are kept, 10 at least",
+                number_between<1, 100, 100>),
     relu_option,
 };
 

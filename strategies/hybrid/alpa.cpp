@@ -9,16 +9,17 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo alpa_options[] = {
-    split_devices_option,
-    work_model_option,
-    split_memory_option,
-    {"replicas", "1", replicas_values, replicas_help, is_auto_or_count},
-    {"seconds", "60", "a whole number from 1 to 86400", "limit of the integer program", integer_between<1, 86'400>},
-    {"pipeline", "no", "no or yes",
-     "yes: stages by its inter-operator pass in the order of 1f1b, operators cut within each: as 'alpa|1f1b(cut=alpa)'",
-     [](std::string_view text) { return text == "no" || text == "yes"; }},
-    collectives_option};
+constexpr OptionInfo alpa_options[] = {split_devices_option,
+                                       work_model_option,
+                                       split_memory_option,
+                                       text_option("replicas", "1", replicas_values, replicas_help, is_auto_or_count),
+                                       text_option("seconds", "60", "a whole number from 1 to 86400",
+                                                   "limit of the integer program", integer_between<1, 86'400>),
+                                       text_option("pipeline", "no", "no or yes",
+                                                   "yes: stages by its inter-operator pass in the order of 1f1b, "
+                                                   "operators cut within each: as 'alpa|1f1b(cut=alpa)'",
+                                                   [](std::string_view text) { return text == "no" || text == "yes"; }),
+                                       collectives_option};
 
 std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Options& options) {
   const auto seconds = static_cast<double>(options.integer("seconds"));

@@ -12,9 +12,9 @@
 
 namespace plimsoll {
 
-inline constexpr OptionInfo replicas_option{"ranks", "all", "all or a whole number from 1 to 65536",
-                                            "replicas of the model; all: as many as there are devices for",
-                                            is_all_or_count};
+inline constexpr OptionInfo replicas_option =
+    text_option("ranks", "all", "all or a whole number from 1 to 65536",
+                "replicas of the model; all: as many as there are devices for", is_all_or_count);
 
 /// As PyTorch's DistributedDataParallel, whose buckets are 25 MB.
 inline constexpr OptionInfo gradient_buckets_option{

@@ -6,10 +6,11 @@ namespace {
 constexpr OptionInfo data_parallel_options[] = {
     replicas_option,
     gradient_buckets_option,
-    {"bucket_view", "auto", "auto, yes or no",
-     "gradients lie in their buckets instead of being copied into them (gradient_as_bucket_view); auto: as frameworks "
-     "do by default, no in PyTorch and, behind what cuts operators, yes in Megatron",
-     [](std::string_view text) { return text == "auto" || text == "yes" || text == "no"; }},
+    text_option("bucket_view", "auto", "auto, yes or no",
+                "gradients lie in their buckets instead of being copied into them (gradient_as_bucket_view); auto: as "
+                "frameworks "
+                "do by default, no in PyTorch and, behind what cuts operators, yes in Megatron",
+                [](std::string_view text) { return text == "auto" || text == "yes" || text == "no"; }),
     gradient_overlap_option,
     collectives_option,
 };
@@ -18,11 +19,9 @@ std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, c
   const std::string_view view = options.text("bucket_view");
   const Bytes bucket = bucket_of(options);
   const bool copies = bucket > Bytes{0} && (view == "no" || (view == "auto" && !problem.mesh));
-  return on_data_axis(problem, options,
-                      {.sharded = Sharded::nothing,
-                       .bucket = bucket,
-                       .overlaps = overlaps(options),
-                       .buckets_are_copies = copies});
+  return on_data_axis(
+      problem, options,
+      {.sharded = Sharded::nothing, .bucket = bucket, .overlaps = overlaps(options), .buckets_are_copies = copies});
 }
 
 }  // namespace

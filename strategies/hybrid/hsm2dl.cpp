@@ -8,9 +8,9 @@ constexpr OptionInfo hsm2dl_options[] = {
     split_devices_option,
     work_model_option,
     split_memory_option,
-    {"replicas", "auto", replicas_values, replicas_help, is_auto_or_count},
-    {"sweeps", "2", "a whole number from 1 to 100", "how often operators are cut again beside all others",
-     integer_between<1, 100>},
+    text_option("replicas", "auto", replicas_values, replicas_help, is_auto_or_count),
+    text_option("sweeps", "2", "a whole number from 1 to 100", "how often operators are cut again beside all others",
+                integer_between<1, 100>),
     collectives_option};
 
 std::variant<Problem, std::string> hsm2dl_ranks(const Problem& problem, const Options& options) {

@@ -17,13 +17,15 @@ namespace plimsoll {
 namespace {
 
 constexpr OptionInfo megatron_options[] = {
-    {"tensor", "all", "all or a whole number from 1 to 65536", "devices that share out each block", is_all_or_count},
-    {"sequence", "no", "yes or no", "also share out the positions of what lies between blocks",
-     [](std::string_view text) { return text == "yes" || text == "no"; }},
-    {"main_gradients", "auto", "auto, fp32 or as_parameters",
-     "in what parameters' gradients of 16 bits are summed and kept; auto: as Megatron does by default, fp32 for "
-     "parameters in bf16",
-     [](std::string_view text) { return text == "auto" || text == "fp32" || text == "as_parameters"; }},
+    text_option("tensor", "all", "all or a whole number from 1 to 65536", "devices that share out each block",
+                is_all_or_count),
+    text_option("sequence", "no", "yes or no", "also share out the positions of what lies between blocks",
+                [](std::string_view text) { return text == "yes" || text == "no"; }),
+    text_option(
+        "main_gradients", "auto", "auto, fp32 or as_parameters",
+        "in what parameters' gradients of 16 bits are summed and kept; auto: as Megatron does by default, fp32 for "
+        "parameters in bf16",
+        [](std::string_view text) { return text == "auto" || text == "fp32" || text == "as_parameters"; }),
     collectives_option};
 
 /// Heads of an attention, inner numbers of an MLP, words of the vocabulary; as the synthetic transformer names them.

@@ -5,10 +5,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo optcnn_options[] = {split_devices_option,
-                                         work_model_option,
-                                         split_memory_option,
-                                         {"replicas", "1", replicas_values, replicas_help, is_auto_or_count},
+constexpr OptionInfo optcnn_options[] = {split_devices_option, work_model_option, split_memory_option,
+                                         text_option("replicas", "1", replicas_values, replicas_help, is_auto_or_count),
                                          collectives_option};
 
 std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Options& options) {

@@ -14,11 +14,13 @@ namespace plimsoll {
 namespace {
 
 constexpr OptionInfo piper_options[] = {
-    {"tensor", "auto", "auto or a whole number from 1 to 65536",
-     "devices that share out the operators of a stage; auto: 1, 2, 4, ..., whichever gives the fastest pipeline",
-     [](std::string_view text) { return text == "auto" || integer_between<1, 65'536>(text); }},
+    text_option(
+        "tensor", "auto", "auto or a whole number from 1 to 65536",
+        "devices that share out the operators of a stage; auto: 1, 2, 4, ..., whichever gives the fastest pipeline",
+        [](std::string_view text) { return text == "auto" || integer_between<1, 65'536>(text); }),
     work_model_option,
-    buckets_option,
+    text_option("buckets", "off", "off or a size, such as 25MB", buckets_option.help,
+                [](std::string_view text) { return text == "off" || parse_bytes(text).fine(); }),
     collectives_option};
 
 /// Of the search for splits.

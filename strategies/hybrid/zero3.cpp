@@ -4,10 +4,11 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero3_options[] = {replicas_option,
-                                        {"prefetch", "1", "a whole number from 0 to 1000",
-                                         "how many stages ahead parameters are gathered", integer_between<0, 1000>},
-                                        collectives_option};
+constexpr OptionInfo zero3_options[] = {
+    replicas_option,
+    text_option("prefetch", "1", "a whole number from 0 to 1000", "how many stages ahead parameters are gathered",
+                integer_between<0, 1000>),
+    collectives_option};
 
 std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Options& options) {
   const auto prefetch = static_cast<std::uint32_t>(options.integer("prefetch"));

@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-std::vector<PartitionOutcome> asynchronous_1f1b(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> asynchronous_1f1b(const Problem& problem, const LineOptions& options,
                                                 std::string_view strategy, std::uint32_t ranks, Updates updates,
                                                 std::span<const std::optional<Bytes>> budgets) {
   if (problem.gradients == Gradients::existing) {

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <set>
 
 #include "sim/core/expects.h"
@@ -43,7 +42,7 @@ std::vector<Turn> evicting(const std::vector<Turn>& turns, std::uint32_t most) {
   return all;
 }
 
-std::vector<PartitionOutcome> bpipe_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> bpipe_partition(const Problem& problem, const LineOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t p = ranks_of(problem, options, "bpipe"), most = (p + 3) / 2;
   std::vector<std::uint32_t> warm_up;
@@ -62,7 +61,8 @@ std::vector<PartitionOutcome> bpipe_partition(const Problem& problem, const Opti
   });
 }
 
-constexpr std::array bpipe_options{stages_option, cut_option, shared_updates_option, backward_option};
+constexpr auto bpipe_options =
+    options_of<LineOptions>(stages_option, cut_option, shared_updates_option, backward_option);
 
 }  // namespace
 
@@ -75,8 +75,8 @@ extern constinit const StrategyInfo bpipe_strategy{
     .options = bpipe_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = bpipe_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<bpipe_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

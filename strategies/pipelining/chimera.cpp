@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/orders/both_ways.h"
@@ -14,9 +12,13 @@
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> chimera_partition(const Problem& problem, const Options& options,
+struct ChimeraOptions : LineOptions {
+  std::uint32_t pairs = 1;
+};
+
+std::vector<PartitionOutcome> chimera_partition(const Problem& problem, const ChimeraOptions& options,
                                                 std::span<const std::optional<Bytes>> budgets) {
-  const auto pairs = static_cast<std::uint32_t>(options.integer("pairs"));
+  const std::uint32_t pairs = options.pairs;
   const std::uint32_t ranks = ranks_of(problem, options, "chimera");
   if (ranks % (2 * pairs) != 0) {
     throw InputError(fmt::format("chimera: {} stages, and pairs={} needs a multiple of {}", ranks, pairs, 2 * pairs));
@@ -29,20 +31,14 @@ std::vector<PartitionOutcome> chimera_partition(const Problem& problem, const Op
                     options);
 }
 
-constexpr std::array chimera_options{
-    stages_option,
-    cut_option,
-    shared_updates_option,
-    work_conserving_option,
-    backward_option,
-    buckets_option,
-    OptionInfo{
+constexpr auto chimera_options = options_of<ChimeraOptions>(
+    stages_option, cut_option, shared_updates_option, work_conserving_option, backward_option, buckets_option,
+    option_of<&ChimeraOptions::pairs>({
         .name = "pairs",
-        .default_value = "1",
-        .values = "a whole number from 1 to 32",
+        .least = 1,
+        .most = 32,
         .help = "pipelines each way; twice as many copies of the model's weights. stages must be a multiple of 2 pairs",
-        .allowed = integer_between<1, 32>,
-    }};
+    }));
 
 }  // namespace
 
@@ -57,8 +53,8 @@ extern constinit const StrategyInfo chimera_strategy{
     .options = chimera_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = chimera_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<chimera_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

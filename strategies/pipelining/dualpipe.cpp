@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/orders/both_ways.h"
@@ -14,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> dualpipe_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> dualpipe_partition(const Problem& problem, const LineOptions& options,
                                                  std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "dualpipe"), m = problem.micro_batches;
   if (ranks % 2 != 0) throw InputError(fmt::format("dualpipe: {} stages, and the two ways need an even number", ranks));
@@ -25,8 +23,8 @@ std::vector<PartitionOutcome> dualpipe_partition(const Problem& problem, const O
   return in_buckets(pipeline(problem, options, "dualpipe", dualpipe_order(ranks, m), budgets), options);
 }
 
-constexpr std::array dualpipe_options{stages_option, cut_option, shared_updates_option, work_conserving_option,
-                                      buckets_option};
+constexpr auto dualpipe_options =
+    options_of<LineOptions>(stages_option, cut_option, shared_updates_option, work_conserving_option, buckets_option);
 
 }  // namespace
 
@@ -39,7 +37,7 @@ extern constinit const StrategyInfo dualpipe_strategy{
     .options = dualpipe_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = dualpipe_partition,
+    .partition = by_options<dualpipe_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

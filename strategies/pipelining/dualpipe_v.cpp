@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/orders/both_ways.h"
 #include "strategies/pipelining/orders/v_shape_search.h"
@@ -15,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> dualpipe_v_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> dualpipe_v_partition(const Problem& problem, const LineOptions& options,
                                                    std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t p = ranks_of(problem, options, "dualpipe_v", 2), m = problem.micro_batches;
   if (m < 2 * p) {
@@ -25,7 +23,8 @@ std::vector<PartitionOutcome> dualpipe_v_partition(const Problem& problem, const
   return pipeline(problem, options, "dualpipe_v", dualpipe_v_order(p, m), budgets);
 }
 
-constexpr std::array dualpipe_v_options{stages_option, cut_option, shared_updates_option, work_conserving_option};
+constexpr auto dualpipe_v_options =
+    options_of<LineOptions>(stages_option, cut_option, shared_updates_option, work_conserving_option);
 
 }  // namespace
 
@@ -46,7 +45,7 @@ extern constinit const StrategyInfo dualpipe_v_strategy{
     .options = dualpipe_v_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = dualpipe_v_partition,
+    .partition = by_options<dualpipe_v_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

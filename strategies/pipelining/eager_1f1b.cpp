@@ -2,22 +2,20 @@
 // Equation: with equal stages and a transfer time c, 2c <= F + B, the makespan is (m + p - 1)(F + B) + 2c(p - 1), and
 // stage s keeps min(2(p - s - 1) + 1, m) micro-batches.
 
-#include <array>
-
 #include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/orders/by_turns.h"
 
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> eager_1f1b_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> eager_1f1b_partition(const Problem& problem, const TurnOptions& options,
                                                    std::span<const std::optional<Bytes>> budgets) {
   return by_turns(problem, options, "eager_1f1b", 2, budgets);
 }
 
-constexpr std::array eager_1f1b_options{stages_option,          joint_cut_option, shared_updates_option,
-                                        work_conserving_option, backward_option,  in_flight_option,
-                                        buckets_option};
+constexpr auto eager_1f1b_options =
+    options_of<TurnOptions>(stages_option, joint_cut_option, shared_updates_option, work_conserving_option,
+                            backward_option, in_flight_option, buckets_option);
 
 }  // namespace
 
@@ -30,8 +28,8 @@ extern constinit const StrategyInfo eager_1f1b_strategy{
     .options = eager_1f1b_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = eager_1f1b_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<eager_1f1b_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

@@ -2,33 +2,28 @@
 // Equation: with equal stages and free transfers the makespan is (m + p - 1)(F + B), and each stage keeps m
 // micro-batches.
 
-#include <array>
-
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> gpipe_partition(const Problem& problem, const Options& options,
+struct GpipeOptions : LineOptions {
+  BackwardOrder order = BackwardOrder::lifo;
+};
+
+std::vector<PartitionOutcome> gpipe_partition(const Problem& problem, const GpipeOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
-  const BackwardOrder backward = options.text("order") == "fifo" ? BackwardOrder::fifo : BackwardOrder::lifo;
   const std::uint32_t ranks = ranks_of(problem, options, "gpipe");
-  return pipeline(problem, options, "gpipe", gpipe_order(ranks, problem.micro_batches, backward), budgets);
+  return pipeline(problem, options, "gpipe", gpipe_order(ranks, problem.micro_batches, options.order), budgets);
 }
 
-constexpr std::array gpipe_options{
-    stages_option,
-    joint_cut_option,
-    shared_updates_option,
-    work_conserving_option,
-    backward_option,
-    OptionInfo{
+constexpr auto gpipe_options = options_of<GpipeOptions>(
+    stages_option, joint_cut_option, shared_updates_option, work_conserving_option, backward_option,
+    option_of<&GpipeOptions::order>({
         .name = "order",
-        .default_value = "lifo",
-        .values = "fifo or lifo",
+        .words = "fifo lifo",
         .help = "which micro-batch's backward is first: the first one's or the last one's",
-        .allowed = [](std::string_view text) { return text == "fifo" || text == "lifo"; },
-    }};
+    }));
 
 }  // namespace
 
@@ -41,8 +36,8 @@ extern constinit const StrategyInfo gpipe_strategy{
     .options = gpipe_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = gpipe_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<gpipe_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/pipeline.h"
@@ -14,11 +13,17 @@
 namespace plimsoll {
 namespace {
 
+struct InterleavedOptions : LineOptions {
+  std::uint32_t chunks = 2;
+  WarmUp warm_up = WarmUp::megatron;
+  std::optional<std::uint32_t> group;
+};
+
 /// Of a group with fewer micro-batches than there are ranks, the first ranks would wait for the last one between two
 /// parts, and the last one for them.
-std::vector<std::uint32_t> groups_asked(const Options& options, std::uint32_t ranks, std::uint32_t m) {
-  if (options.text("group") == "auto") return interleaved_groups(ranks, m);
-  const auto group = static_cast<std::uint32_t>(options.integer("group"));
+std::vector<std::uint32_t> groups_asked(const InterleavedOptions& options, std::uint32_t ranks, std::uint32_t m) {
+  if (!options.group) return interleaved_groups(ranks, m);
+  const std::uint32_t group = *options.group;
   std::vector<std::uint32_t> groups = interleaved_groups(ranks, m, group);
   if (const std::uint32_t least = std::ranges::min(groups); groups.size() > 1 && least < ranks) {
     throw InputError(
@@ -29,40 +34,32 @@ std::vector<std::uint32_t> groups_asked(const Options& options, std::uint32_t ra
   return groups;
 }
 
-std::vector<PartitionOutcome> interleaved_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> interleaved_partition(const Problem& problem, const InterleavedOptions& options,
                                                     std::span<const std::optional<Bytes>> budgets) {
-  const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
+  const std::uint32_t chunks = options.chunks;
   const std::uint32_t ranks = ranks_of(problem, options, "interleaved", chunks);
-  const WarmUp warm_up = options.text("warm_up") == "megatron" ? WarmUp::megatron : WarmUp::less_memory;
   const PipelineOrder order =
-      interleaved_order(ranks, chunks, groups_asked(options, ranks, problem.micro_batches), warm_up);
+      interleaved_order(ranks, chunks, groups_asked(options, ranks, problem.micro_batches), options.warm_up);
   return pipeline(problem, options, "interleaved", order, budgets);
 }
 
-constexpr std::array interleaved_options{
-    stages_option,
-    cut_option,
-    shared_updates_option,
-    work_conserving_option,
-    backward_option,
-    chunks_option,
-    OptionInfo{
+constexpr auto interleaved_options = options_of<InterleavedOptions>(
+    stages_option, cut_option, shared_updates_option, work_conserving_option, backward_option,
+    chunks_option<InterleavedOptions>,
+    option_of<&InterleavedOptions::warm_up>({
         .name = "warm_up",
-        .default_value = "megatron",
-        .values = "megatron or less_memory",
+        .words = "megatron less_memory",
         .help =
             "forwards before the first backward: Megatron-LM's (v - 1) g + 2 (p - r - 1) on rank r with groups of g "
             "micro-batches, or (v - 1) g + p - r - 1",
-        .allowed = [](std::string_view text) { return text == "megatron" || text == "less_memory"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&InterleavedOptions::group>({
         .name = "group",
-        .default_value = "auto",
-        .values = "auto or a whole number from 1 to 1000000",
+        .least = 1,
+        .most = 1e6,
         .help = "micro-batches that a device takes of one of its parts before it goes on to the next part; auto: as "
                 "PyTorch, m micro-batches on p devices in m / p groups, rounded down, here as equal as can be",
-        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
-    }};
+    }));
 
 }  // namespace
 
@@ -79,8 +76,8 @@ extern constinit const StrategyInfo interleaved_strategy{
     .options = interleaved_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = interleaved_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<interleaved_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

@@ -2,22 +2,20 @@
 // Equation: with equal stages and free transfers the makespan is (m + p - 1)(F + B), and stage s keeps min(p - s, m)
 // micro-batches; a transfer time c adds 2c((p - 1)(1 + floor((m - 1) / p)) + max(0, (m - 1) mod p - 1)).
 
-#include <array>
-
 #include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/orders/by_turns.h"
 
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> one_forward_one_backward_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> one_forward_one_backward_partition(const Problem& problem, const TurnOptions& options,
                                                                  std::span<const std::optional<Bytes>> budgets) {
   return by_turns(problem, options, "1f1b", 1, budgets);
 }
 
-constexpr std::array one_forward_one_backward_options{stages_option,          joint_cut_option, shared_updates_option,
-                                                      work_conserving_option, backward_option,  in_flight_option,
-                                                      buckets_option};
+constexpr auto one_forward_one_backward_options =
+    options_of<TurnOptions>(stages_option, joint_cut_option, shared_updates_option, work_conserving_option,
+                            backward_option, in_flight_option, buckets_option);
 
 }  // namespace
 
@@ -31,8 +29,8 @@ extern constinit const StrategyInfo one_forward_one_backward_strategy{
     .options = one_forward_one_backward_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = one_forward_one_backward_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<one_forward_one_backward_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

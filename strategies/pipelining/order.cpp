@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/orders/order_file.h"
 #include "strategies/pipelining/pipeline.h"
@@ -11,17 +9,25 @@
 namespace plimsoll {
 namespace {
 
-OrderFile file_of(const Options& options) {
-  if (options.text("file").empty()) throw InputError("order: file=... names the order, a CSV file");
-  return read_order(std::string(options.text("file")));
+struct OrderOptions : LineOptions {
+  std::string file;
+};
+
+OrderFile file_of(const OrderOptions& options) {
+  if (options.file.empty()) throw InputError("order: file=... names the order, a CSV file");
+  return read_order(options.file);
 }
 
-std::vector<PartitionOutcome> order_partition(const Problem& problem, const Options& options,
+bool splits_backward(const OrderOptions& options) {
+  return file_of(options).order.weights_apart;
+}
+
+std::vector<PartitionOutcome> order_partition(const Problem& problem, const OrderOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
   const OrderFile file = file_of(options);
   const std::size_t ranks = file.order.turns.size(), devices = problem.platform.devices.size();
   const std::size_t parts = file.order.rank_of.size(), stages = problem.chain->stages.size();
-  const std::string_view name = options.text("file");
+  const std::string& name = options.file;
   if (ranks > devices) {
     throw InputError(fmt::format("order: '{}' has {} ranks, and platform '{}' has {} device{}", name, ranks,
                                  problem.platform.name, devices, devices == 1 ? "" : "s"));
@@ -34,7 +40,7 @@ std::vector<PartitionOutcome> order_partition(const Problem& problem, const Opti
     throw InputError(fmt::format("order: '{}' is for {} micro-batches, and --micro-batches is {}", name,
                                  file.micro_batches, problem.micro_batches));
   }
-  if (!file.exchanges.empty() && options.text("work_conserving") == "yes") {
+  if (!file.exchanges.empty() && options.work_conserving) {
     throw InputError(
         fmt::format("order: '{}' says when ranks send and receive, so that work_conserving=yes cannot take "
                     "turns in another order",
@@ -49,16 +55,16 @@ std::vector<PartitionOutcome> order_partition(const Problem& problem, const Opti
   });
 }
 
-constexpr std::array order_options{cut_option, shared_updates_option, work_conserving_option,
-                                   OptionInfo{
-                                       .name = "file",
-                                       .default_value = "",
-                                       .values = "the path of a CSV file",
-                                       .help = "a line a device, cells such as 0F1, 0B1, 0I1 and 0W1: part, forward, "
-                                               "whole backward or its two halves, micro-batch; 0SEND_F1 and 1RECV_F1: "
-                                               "when devices exchange",
-                                       .allowed = [](std::string_view text) { return !text.empty(); },
-                                   }};
+constexpr auto order_options =
+    options_of<OrderOptions>(cut_option, shared_updates_option, work_conserving_option,
+                             option_of<&OrderOptions::file>({
+                                 .name = "file",
+                                 .values = "the path of a CSV file",
+                                 .help = "a line a device, cells such as 0F1, 0B1, 0I1 and 0W1: part, forward, "
+                                         "whole backward or its two halves, micro-batch; 0SEND_F1 and 1RECV_F1: "
+                                         "when devices exchange",
+                                 .allowed = [](std::string_view text) { return !text.empty(); },
+                             }));
 
 }  // namespace
 
@@ -71,8 +77,8 @@ extern constinit const StrategyInfo order_strategy{
     .options = order_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = order_partition,
-    .splits_backward = [](const Options& options) { return file_of(options).order.weights_apart; },
+    .partition = by_options<order_partition>,
+    .splits_backward = by_options<splits_backward>,
 };
 
 }  // namespace plimsoll

@@ -4,20 +4,18 @@
 // included; from one micro-batch to the next the longest stage's F + B + update pass. Stage s keeps min(p - s, m)
 // micro-batches and, of w = p - s - 1 > 0 and m > 1, min(w + 1, max(2, m - w + 1)) versions: p - s for m >= 2w.
 
-#include <array>
-
 #include "strategies/pipelining/asynchronous.h"
 
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> pipedream_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> pipedream_partition(const Problem& problem, const LineOptions& options,
                                                   std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "pipedream");
   return asynchronous_1f1b(problem, options, "pipedream", ranks, {Versions::stashed, 1}, budgets);
 }
 
-constexpr std::array pipedream_options{stages_option, cut_option, backward_option};
+constexpr auto pipedream_options = options_of<LineOptions>(stages_option, cut_option, backward_option);
 
 }  // namespace
 
@@ -33,8 +31,8 @@ extern constinit const StrategyInfo pipedream_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .needs_updates = true,
-    .partition = pipedream_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<pipedream_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

@@ -5,19 +5,20 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/asynchronous.h"
 
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> pipedream_2bw_partition(const Problem& problem, const Options& options,
+struct Pipedream2bwOptions : LineOptions {
+  std::optional<std::uint32_t> group;
+};
+
+std::vector<PartitionOutcome> pipedream_2bw_partition(const Problem& problem, const Pipedream2bwOptions& options,
                                                       std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "pipedream_2bw");
-  const bool is_given = options.text("group") != "auto";
-  const auto group = is_given ? static_cast<std::uint32_t>(options.integer("group")) : ranks;
+  const std::uint32_t group = options.group.value_or(ranks);
   if (group < ranks) {
     throw InputError(fmt::format(
         "pipedream_2bw: group={}, and {} stages need at least {}: else a third version is read", group, ranks, ranks));
@@ -29,15 +30,14 @@ std::vector<PartitionOutcome> pipedream_2bw_partition(const Problem& problem, co
   return asynchronous_1f1b(problem, options, "pipedream_2bw", ranks, {Versions::double_buffered, group}, budgets);
 }
 
-constexpr std::array pipedream_2bw_options{
+constexpr auto pipedream_2bw_options = options_of<Pipedream2bwOptions>(
     stages_option, cut_option, backward_option,
-    OptionInfo{
+    option_of<&Pipedream2bwOptions::group>({
         .name = "group",
-        .default_value = "auto",
-        .values = "auto or a whole number from 1 to 1000000",
+        .least = 1,
+        .most = 1e6,
         .help = "micro-batches of one update, at least as many as stages; auto: as many. --micro-batches is a multiple",
-        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
-    }};
+    }));
 
 }  // namespace
 
@@ -52,8 +52,8 @@ extern constinit const StrategyInfo pipedream_2bw_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .needs_updates = true,
-    .partition = pipedream_2bw_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<pipedream_2bw_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

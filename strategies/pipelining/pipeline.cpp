@@ -20,29 +20,25 @@ bool same_turns(const Partition& a, const Partition& b) {
                             [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, same_turn); });
 }
 
-bool is_cut(std::string_view text) {
-  return text == "uniform" || text == "balanced" || text == sapp_cut || is_planner_cut(text) || read_cut(text);
-}
-
-std::optional<PipelineOrder> asked_order(const Options& options, const PartCosts& costs, std::uint32_t micro_batches,
-                                         const OrderHeuristic& heuristic) {
-  if (options.text("orders") == "published") return heuristic(costs);
+std::optional<PipelineOrder> asked_order(const LimitedOptions& options, const PartCosts& costs,
+                                         std::uint32_t micro_batches, const OrderHeuristic& heuristic) {
+  if (options.published) return heuristic(costs);
   return shortest_for_any_network(costs, micro_batches, heuristic);
 }
 
-bool is_backward_split(const Options& options) {
-  return options.text("backward") == "split";
+bool is_backward_split(const LineOptions& options) {
+  return options.splits_backward;
 }
 
-Partition cut_for(const Problem& problem, const Options& options, std::string_view strategy,
+Partition cut_for(const Problem& problem, const LineOptions& options, std::string_view strategy,
                   std::span<const std::uint32_t> rank_of, bool weights_apart, const std::optional<Bytes>& budget) {
   const PipelineOrder placed{{rank_of.begin(), rank_of.end()}, {}, weights_apart, {}};
   return partition_of(problem, asked_cut(problem, options, strategy, placed, budget), strategy, placed);
 }
 
-std::vector<PartitionOutcome> for_budgets(const Options& options, std::span<const std::optional<Bytes>> budgets,
+std::vector<PartitionOutcome> for_budgets(const LineOptions& options, std::span<const std::optional<Bytes>> budgets,
                                           const std::function<Partition(const std::optional<Bytes>&)>& one) {
-  const std::string_view cut = options.text("cut");
+  const std::string_view cut = options.cut;
   const bool is_one = cut != sapp_cut && !is_planner_cut(cut);
   std::map<std::optional<Bytes>, std::shared_ptr<const Partition>> made;
   std::vector<PartitionOutcome> outcomes;
@@ -77,7 +73,7 @@ std::vector<PartitionOutcome> each_changed(std::vector<PartitionOutcome> outcome
   return outcomes;
 }
 
-std::vector<PartitionOutcome> pipeline(const Problem& problem, const Options& options, std::string_view strategy,
+std::vector<PartitionOutcome> pipeline(const Problem& problem, const LineOptions& options, std::string_view strategy,
                                        const PipelineOrder& order, std::span<const std::optional<Bytes>> budgets,
                                        Updates updates) {
   EXPECTS(order.turns.size() <= problem.platform.devices.size());

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <memory>
 #include <numeric>
 
 #include "sim/io/input_error.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/orders/list_order.h"
 #include "strategies/pipelining/orders/order_search.h"
@@ -23,6 +23,12 @@
 
 namespace plimsoll {
 namespace {
+
+struct SearchOptions : LineOptions {
+  std::string limit = "1";  ///< one, or one for each device
+  Shorter shorter = Shorter::makespan;
+  std::size_t moves = 20'000;
+};
 
 std::optional<std::vector<double>> read_limits(std::string_view text) {
   std::vector<double> limits;
@@ -111,8 +117,8 @@ void add_lists(Shape& shape, std::uint32_t m) {
 }
 
 /// By device, as the option has them.
-std::vector<double> limits_asked(const Options& options, std::uint32_t p) {
-  const std::string_view text = options.text("limit");
+std::vector<double> limits_asked(const SearchOptions& options, std::uint32_t p) {
+  const std::string& text = options.limit;
   std::vector<double> limits = *read_limits(text);
   if (limits.size() == 1) limits.resize(p, limits.front());
   if (limits.size() != p) {
@@ -148,7 +154,7 @@ bool has_routes(const Platform& platform, std::span<const std::uint32_t> rank_of
 }
 
 /// With no orders yet. The last device of a row need not have a link to the first.
-std::vector<Shape> shapes_for(const Problem& problem, const Options& options, std::uint32_t p,
+std::vector<Shape> shapes_for(const Problem& problem, const SearchOptions& options, std::uint32_t p,
                               const std::optional<Bytes>& budget) {
   std::vector<std::uint32_t> line(p);
   std::iota(line.begin(), line.end(), 0U);
@@ -182,11 +188,11 @@ void add_orders(std::vector<Shape>& shapes, std::uint32_t m) {
 }
 
 /// So that the search of a large pipeline ends.
-std::size_t moves_for(const Options& options, const PipelineOrder& order) {
+std::size_t moves_for(const SearchOptions& options, const PipelineOrder& order) {
   constexpr std::size_t turns_timed = 40'000'000;
   std::size_t turns = 1;
   for (const std::vector<Turn>& of_rank : order.turns) turns += of_rank.size();
-  return std::min(static_cast<std::size_t>(options.integer("moves")), turns_timed / turns);
+  return std::min(options.moves, turns_timed / turns);
 }
 
 /// Whether there are few enough turns to simulate all orders.
@@ -204,9 +210,9 @@ bool are_small(const std::vector<Shape>& shapes) {
 /// Nothing where the limits are too small for one micro-batch. What the search has found and what it began with are
 /// simulated where they are small, since its own times know nothing of links that several transfers share, or of sums
 /// of gradients that end an iteration.
-std::optional<Partition> best_of(const Problem& problem, std::vector<Shape> shapes, const Options& options) {
+std::optional<Partition> best_of(const Problem& problem, std::vector<Shape> shapes, const SearchOptions& options) {
   const std::uint32_t m = problem.micro_batches;
-  const Shorter shorter = options.text("shorter") == "makespan" ? Shorter::makespan : Shorter::longest;
+  const Shorter shorter = options.shorter;
   add_orders(shapes, m);
   const bool is_simulated = shorter == Shorter::makespan && are_small(shapes);
   std::optional<Partition> best;
@@ -278,7 +284,7 @@ std::optional<Partition> with_least_memory(const Problem& problem, std::vector<S
   return best;
 }
 
-std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, const SearchOptions& options,
                                                         std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t p = ranks_of(problem, options, "pipeline_search");
   // By limits and first stages, since few budgets are less than what the option allows; null: nothing fits them.
@@ -311,40 +317,33 @@ std::vector<PartitionOutcome> pipeline_search_partition(const Problem& problem, 
     if (made == nullptr) {
       const Shape line = std::move(shapes_for(problem, options, p, std::nullopt).front());
       throw InputError(fmt::format("pipeline_search: limit={} is too small for one micro-batch; the least is {}",
-                                   options.text("limit"), least_limit(line.costs, line.rank_of)));
+                                   options.limit, least_limit(line.costs, line.rank_of)));
     }
     outcomes.emplace_back(std::move(made));
   }
   return outcomes;
 }
 
-constexpr OptionInfo limits_option{
-    .name = "limit",
-    .default_value = "1",
-    .values = "a number from 0.01 to 100, or one for each device, such as 1:1:2:1",
-    .help = "activations that a device may keep, in multiples of those of as many micro-batches as there are devices",
-    .allowed = [](std::string_view text) { return read_limits(text).has_value(); },
-};
-
-constexpr std::array pipeline_search_options{
-    stages_option,
-    cut_option,
-    shared_updates_option,
-    limits_option,
-    OptionInfo{
+constexpr auto pipeline_search_options = options_of<SearchOptions>(
+    stages_option, cut_option, shared_updates_option,
+    option_of<&SearchOptions::limit>({
+        .name = "limit",
+        .values = "a number from 0.01 to 100, or one for each device, such as 1:1:2:1",
+        .help =
+            "activations that a device may keep, in multiples of those of as many micro-batches as there are devices",
+        .allowed = [](std::string_view text) { return read_limits(text).has_value(); },
+    }),
+    option_of<&SearchOptions::shorter>({
         .name = "shorter",
-        .default_value = "makespan",
-        .values = "makespan or longest",
+        .words = "makespan longest",
         .help = "what is to be short: the iteration, or the longest device from its first step to its last one",
-        .allowed = [](std::string_view text) { return text == "makespan" || text == "longest"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&SearchOptions::moves>({
         .name = "moves",
-        .default_value = "20000",
-        .values = "a whole number from 0 to 100000000",
+        .least = 0,
+        .most = 1e8,
         .help = "moves of single turns that are tried for each way to place the parts; fewer in a large pipeline",
-        .allowed = integer_between<0, 100'000'000>,
-    }};
+    }));
 
 }  // namespace
 
@@ -357,7 +356,7 @@ extern constinit const StrategyInfo pipeline_search_strategy{
     .options = pipeline_search_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = pipeline_search_partition,
+    .partition = by_options<pipeline_search_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

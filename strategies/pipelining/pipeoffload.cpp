@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "strategies/compose/turns_away.h"
@@ -15,6 +14,11 @@
 
 namespace plimsoll {
 namespace {
+
+struct PipeOffloadOptions : LineOptions {
+  std::uint32_t chunks = 2;
+  double share = 0.5;
+};
 
 /// A micro-batch of a part between its forward and its backward, by their places in the device's order.
 struct WaitingTurn {
@@ -97,16 +101,16 @@ class HostWaits {
   std::size_t pairs_ = 0;
 };
 
-std::vector<PartitionOutcome> pipeoffload_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> pipeoffload_partition(const Problem& problem, const PipeOffloadOptions& options,
                                                     std::span<const std::optional<Bytes>> budgets) {
-  const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
+  const std::uint32_t chunks = options.chunks;
   const std::uint32_t ranks = ranks_of(problem, options, "pipeoffload", chunks);
   const PipelineOrder order = interleaved_order(ranks, chunks, problem.micro_batches, WarmUp::megatron);
   return each_changed(pipeline(problem, options, "pipeoffload", order, budgets), [&](Partition& partition) {
     for (Part& part : partition.parts) part.waits_at = place::host;
     const PartCosts costs = part_costs(problem, partition);
     const HostWaits waits(problem, partition, costs);
-    const double share = options.number("share") * static_cast<double>(waits.pairs());
+    const double share = options.share * static_cast<double>(waits.pairs());
     const auto asked = static_cast<std::size_t>(std::llround(share));
     partition.note = fmt::format("{} of {} wait on the host, and {} were asked for",
                                  std::min(asked, waits.long_enough()), waits.pairs(), asked);
@@ -115,20 +119,15 @@ std::vector<PartitionOutcome> pipeoffload_partition(const Problem& problem, cons
   });
 }
 
-constexpr std::array pipeoffload_options{
-    stages_option,
-    cut_option,
-    shared_updates_option,
-    backward_option,
-    chunks_option,
-    OptionInfo{
+constexpr auto pipeoffload_options = options_of<PipeOffloadOptions>(
+    stages_option, cut_option, shared_updates_option, backward_option, chunks_option<PipeOffloadOptions>,
+    option_of<&PipeOffloadOptions::share>({
         .name = "share",
-        .default_value = "0.5",
-        .values = "a number from 0 to 1",
+        .least = 0,
+        .most = 1,
         .help = "how many of the parts' micro-batches wait on the host, those that wait longest first; what waits too "
                 "short for its copies stays",
-        .allowed = number_between<0, 100, 100>,
-    }};
+    }));
 
 }  // namespace
 
@@ -142,8 +141,8 @@ extern constinit const StrategyInfo pipeoffload_strategy{
     .options = pipeoffload_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = pipeoffload_partition,
-    .splits_backward = is_backward_split,
+    .partition = by_options<pipeoffload_partition>,
+    .splits_backward = by_options<is_backward_split>,
 };
 
 }  // namespace plimsoll

@@ -4,7 +4,6 @@
 // keeps min(p - s - 1 + k, m k) slices, each 1 / k of a micro-batch.
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "sim/core/slices.h"
@@ -13,6 +12,10 @@
 
 namespace plimsoll {
 namespace {
+
+struct Seq1f1bOptions : LineOptions {
+  std::uint32_t slices = 4;
+};
 
 /// Bytes of what products of two activations read of what the stage saves, softmax's results aside: queries, keys and
 /// values of attention. 0 where the trace does not list what is saved.
@@ -134,11 +137,11 @@ class SequenceSlices {
   Problem made_;
 };
 
-std::uint32_t sequence_slices(const Options& options) {
-  return static_cast<std::uint32_t>(options.integer("slices"));
+std::uint32_t sequence_slices(const Seq1f1bOptions& options) {
+  return options.slices;
 }
 
-std::variant<Problem, std::string> with_slices(const Problem& problem, const Options& options) {
+std::variant<Problem, std::string> with_slices(const Problem& problem, const Seq1f1bOptions& options) {
   if (!problem.chain) return "'" + problem.graph.name + "' is a graph, and only chains have sequences to slice";
   const auto is_changed = [](const Parameter& parameter) { return parameter.states || !parameter.trained; };
   if (std::ranges::any_of(problem.chain->parameters, is_changed)) {
@@ -164,7 +167,7 @@ std::vector<Turn> turns_of(PartId part, std::uint32_t m, std::uint32_t k, std::u
   return turns;
 }
 
-std::vector<PartitionOutcome> seq1f1b_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> seq1f1b_partition(const Problem& problem, const Seq1f1bOptions& options,
                                                 std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t p = ranks_of(problem, options, "seq1f1b"), k = sequence_slices(options);
   PipelineOrder order;
@@ -175,14 +178,14 @@ std::vector<PartitionOutcome> seq1f1b_partition(const Problem& problem, const Op
   return pipeline(problem, options, "seq1f1b", order, budgets);
 }
 
-constexpr std::array seq1f1b_options{stages_option, cut_option, shared_updates_option, backward_option,
-                                     OptionInfo{
-                                         .name = "slices",
-                                         .default_value = "4",
-                                         .values = "a whole number from 1 to 64",
-                                         .help = "how many slices of its sequence a micro-batch is cut into",
-                                         .allowed = integer_between<1, 64>,
-                                     }};
+constexpr auto seq1f1b_options =
+    options_of<Seq1f1bOptions>(stages_option, cut_option, shared_updates_option, backward_option,
+                               option_of<&Seq1f1bOptions::slices>({
+                                   .name = "slices",
+                                   .least = 1,
+                                   .most = 64,
+                                   .help = "how many slices of its sequence a micro-batch is cut into",
+                               }));
 
 }  // namespace
 
@@ -196,10 +199,10 @@ extern constinit const StrategyInfo seq1f1b_strategy{
     .options = seq1f1b_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = with_slices,
-    .partition = seq1f1b_partition,
-    .splits_backward = is_backward_split,
-    .slices = sequence_slices,
+    .transform = by_options<with_slices>,
+    .partition = by_options<seq1f1b_partition>,
+    .splits_backward = by_options<is_backward_split>,
+    .slices = by_options<sequence_slices>,
 };
 
 }  // namespace plimsoll

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -17,8 +16,16 @@
 namespace plimsoll {
 namespace {
 
-bool is_v_half_split(const Options& options) {
-  return options.text("pattern") != "1f1b_v";
+/// The block that is repeated.
+enum class Pattern : std::uint8_t { v_half, whole, exhaustive };
+
+struct VHalfOptions : LineOptions {
+  Pattern pattern = Pattern::v_half;
+  std::optional<double> limit;
+};
+
+bool is_v_half_split(const VHalfOptions& options) {
+  return options.pattern != Pattern::whole;
 }
 
 /// The shortest order of any block with at most so many parts a rank, and no rank over its limit in bytes.
@@ -56,16 +63,15 @@ PipelineOrder best_within(const PartCosts& costs, std::uint32_t m, double limit)
   throw InputError(fmt::format("v_half: no building block keeps as little as limit={}; the least is {}", limit, least));
 }
 
-PipelineOrder v_half_order(const PartCosts& costs, std::uint32_t m, const Options& options) {
+PipelineOrder v_half_order(const PartCosts& costs, std::uint32_t m, const VHalfOptions& options) {
   const auto p = static_cast<std::uint32_t>(costs.parts() / 2);
-  const bool any_limit = options.text("limit") != "auto";
-  if (options.text("pattern") == "exhaustive") return best_within(costs, m, any_limit ? options.number("limit") : 0.5);
-  if (any_limit) throw InputError("v_half: a limit is what pattern=exhaustive keeps; other patterns have theirs");
+  if (options.pattern == Pattern::exhaustive) return best_within(costs, m, options.limit.value_or(0.5));
+  if (options.limit) throw InputError("v_half: a limit is what pattern=exhaustive keeps; other patterns have theirs");
   const VBlock block = is_v_half_split(options) ? v_half_block(p) : whole_v_block(p);
   return shortest(costs, m, orders_beside_published(block, m));
 }
 
-std::vector<PartitionOutcome> v_half_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> v_half_partition(const Problem& problem, const VHalfOptions& options,
                                                std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "v_half", 2);
   const PartCosts costs =
@@ -73,27 +79,21 @@ std::vector<PartitionOutcome> v_half_partition(const Problem& problem, const Opt
   return pipeline(problem, options, "v_half", v_half_order(costs, problem.micro_batches, options), budgets);
 }
 
-constexpr std::array v_half_options{
-    stages_option,
-    cut_option,
-    shared_updates_option,
-    work_conserving_option,
-    OptionInfo{
+constexpr auto v_half_options = options_of<VHalfOptions>(
+    stages_option, cut_option, shared_updates_option, work_conserving_option,
+    option_of<&VHalfOptions::pattern>({
         .name = "pattern",
-        .default_value = "v_half",
-        .values = "v_half, 1f1b_v or exhaustive",
+        .words = "v_half 1f1b_v exhaustive",
         .help = "the block that is repeated: half of 1f1b's memory; whole backwards and two thirds; or the fastest of "
                 "hundreds within the limit",
-        .allowed = [](std::string_view text) { return text == "v_half" || text == "1f1b_v" || text == "exhaustive"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&VHalfOptions::limit>({
         .name = "limit",
-        .default_value = "auto",
-        .values = "auto or a number from 0.01 to 100",
+        .least = 0.01,
+        .most = 100,
         .help = "of pattern=exhaustive: activations that a device may keep, in multiples of those of as many "
                 "micro-batches as there are devices; auto: 0.5",
-        .allowed = [](std::string_view text) { return text == "auto" || number_between<1, 10'000, 100>(text); },
-    }};
+    }));
 
 }  // namespace
 
@@ -106,8 +106,8 @@ extern constinit const StrategyInfo v_half_strategy{
     .options = v_half_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = v_half_partition,
-    .splits_backward = is_v_half_split,
+    .partition = by_options<v_half_partition>,
+    .splits_backward = by_options<is_v_half_split>,
 };
 
 }  // namespace plimsoll

@@ -1,7 +1,5 @@
 // The strategy `v_min`: two parts of the model a device, placed as a V, with a third of the memory of 1f1b.
 
-#include <array>
-
 #include "strategies/pipelining/orders/order_times.h"
 #include "strategies/pipelining/orders/v_shape_search.h"
 #include "strategies/pipelining/orders/v_slots.h"
@@ -10,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const LineOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "v_min", 2), m = problem.micro_batches;
   const PartCosts costs = part_costs(problem, cut_for(problem, options, "v_min", v_shape(ranks), true));
@@ -18,7 +16,8 @@ std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const Opti
   return pipeline(problem, options, "v_min", shortest(costs, m, orders), budgets);
 }
 
-constexpr std::array v_min_options{stages_option, cut_option, shared_updates_option, work_conserving_option};
+constexpr auto v_min_options =
+    options_of<LineOptions>(stages_option, cut_option, shared_updates_option, work_conserving_option);
 
 }  // namespace
 
@@ -31,7 +30,7 @@ extern constinit const StrategyInfo v_min_strategy{
     .options = v_min_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = v_min_partition,
+    .partition = by_options<v_min_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

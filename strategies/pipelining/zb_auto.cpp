@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <numeric>
 
 #include "sim/io/input_error.h"
@@ -13,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const LimitedOptions& options,
                                                 std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "zb_auto");
   std::vector<std::uint32_t> rank_of(ranks);
@@ -21,20 +20,20 @@ std::vector<PartitionOutcome> zb_auto_partition(const Problem& problem, const Op
   return for_budgets(options, budgets, [&](const std::optional<Bytes>& budget) {
     Partition cut = cut_for(problem, options, "zb_auto", rank_of, true, budget);
     const PartCosts costs = part_costs(problem, cut);
-    const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
+    const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.limit);
     const std::optional<PipelineOrder> order =
         asked_order(options, costs, problem.micro_batches,
                     [&](const PartCosts& given) { return zero_bubble_search(given, problem.micro_batches, limits); });
     if (!order) {
-      throw InputError(fmt::format("zb_auto: limit={} is too small for one micro-batch; the least is {}",
-                                   options.text("limit"), least_limit(costs, rank_of)));
+      throw InputError(fmt::format("zb_auto: limit={} is too small for one micro-batch; the least is {}", options.limit,
+                                   least_limit(costs, rank_of)));
     }
     return with_turns(std::move(cut), *order);
   });
 }
 
-constexpr std::array zb_auto_options{stages_option,          joint_cut_option, shared_updates_option,
-                                     work_conserving_option, limit_option,     orders_option};
+constexpr auto zb_auto_options = options_of<LimitedOptions>(stages_option, joint_cut_option, shared_updates_option,
+                                                            work_conserving_option, limit_option, orders_option);
 
 }  // namespace
 
@@ -47,7 +46,7 @@ extern constinit const StrategyInfo zb_auto_strategy{
     .options = zb_auto_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = zb_auto_partition,
+    .partition = by_options<zb_auto_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

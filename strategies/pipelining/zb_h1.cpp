@@ -2,20 +2,19 @@
 // Equation: with equal stages and free transfers the bubble is (p - 1)(F + B - W), and no stage keeps more than
 // 1F1B's first one.
 
-#include <array>
-
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> zb_h1_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> zb_h1_partition(const Problem& problem, const LineOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "zb_h1");
   return pipeline(problem, options, "zb_h1", zero_bubble_order(ranks, problem.micro_batches, 1), budgets);
 }
 
-constexpr std::array zb_h1_options{stages_option, joint_cut_option, shared_updates_option, work_conserving_option};
+constexpr auto zb_h1_options =
+    options_of<LineOptions>(stages_option, joint_cut_option, shared_updates_option, work_conserving_option);
 
 }  // namespace
 
@@ -28,7 +27,7 @@ extern constinit const StrategyInfo zb_h1_strategy{
     .options = zb_h1_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = zb_h1_partition,
+    .partition = by_options<zb_h1_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

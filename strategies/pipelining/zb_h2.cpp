@@ -2,20 +2,19 @@
 // Equation: with equal stages and free transfers the longest stage is idle for (p - 1)(F + B - 2W) at most, and the
 // first stage keeps 2p - 1 micro-batches.
 
-#include <array>
-
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> zb_h2_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> zb_h2_partition(const Problem& problem, const LineOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "zb_h2");
   return pipeline(problem, options, "zb_h2", zero_bubble_order(ranks, problem.micro_batches, 2), budgets);
 }
 
-constexpr std::array zb_h2_options{stages_option, joint_cut_option, shared_updates_option, work_conserving_option};
+constexpr auto zb_h2_options =
+    options_of<LineOptions>(stages_option, joint_cut_option, shared_updates_option, work_conserving_option);
 
 }  // namespace
 
@@ -28,7 +27,7 @@ extern constinit const StrategyInfo zb_h2_strategy{
     .options = zb_h2_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = zb_h2_partition,
+    .partition = by_options<zb_h2_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

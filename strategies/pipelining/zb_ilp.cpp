@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <numeric>
 
 #include "sim/io/input_error.h"
@@ -15,7 +14,11 @@
 namespace plimsoll {
 namespace {
 
-std::string note_of(const ProgramOrder& made, double longest, std::string_view nodes) {
+struct ZbIlpOptions : LimitedOptions {
+  int nodes = 500;
+};
+
+std::string note_of(const ProgramOrder& made, double longest, int nodes) {
   const std::string found = fmt::format("the longest device takes {:.6g} s, no order less than {:.6g} s (gap {:.2f} %)",
                                         longest, made.bound, longest > 0 ? 100 * (longest / made.bound - 1) : 0);
   if (made.end == MilpResult::End::optimal) return found;
@@ -34,7 +37,7 @@ std::optional<PipelineOrder> shorter_start(const PartCosts& costs, std::uint32_t
   return published && longest(*published) <= longest(*best) ? published : best;
 }
 
-std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const ZbIlpOptions& options,
                                                std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "zb_ilp"), m = problem.micro_batches;
   std::vector<std::uint32_t> rank_of(ranks);
@@ -42,32 +45,28 @@ std::vector<PartitionOutcome> zb_ilp_partition(const Problem& problem, const Opt
   return for_budgets(options, budgets, [&](const std::optional<Bytes>& budget) {
     Partition cut = cut_for(problem, options, "zb_ilp", rank_of, true, budget);
     const PartCosts costs = part_costs(problem, cut);
-    const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
+    const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.limit);
     std::optional<PipelineOrder> start = shorter_start(costs, m, limits);
     if (!start) start = list_order(costs, rank_of, m, true, limits, {});
     if (!start) {
-      throw InputError(fmt::format("zb_ilp: limit={} is too small for one micro-batch; the least is {}",
-                                   options.text("limit"), least_limit(costs, rank_of)));
+      throw InputError(fmt::format("zb_ilp: limit={} is too small for one micro-batch; the least is {}", options.limit,
+                                   least_limit(costs, rank_of)));
     }
-    const MilpLimits work{.seconds = 86'400, .nodes = static_cast<int>(options.integer("nodes"))};
+    const MilpLimits work{.seconds = 86'400, .nodes = options.nodes};
     const ProgramOrder made = program_order(costs, m, *start, limits, work);
     const double longest = time_order(costs, m, made.order).longest();
-    return with_turns(std::move(cut), made.order, note_of(made, longest, options.text("nodes")));
+    return with_turns(std::move(cut), made.order, note_of(made, longest, options.nodes));
   });
 }
 
-constexpr std::array zb_ilp_options{stages_option,
-                                    cut_option,
-                                    shared_updates_option,
-                                    work_conserving_option,
-                                    limit_option,
-                                    OptionInfo{
-                                        .name = "nodes",
-                                        .default_value = "500",
-                                        .values = "a whole number from 0 to 1000000000",
-                                        .help = "how many branch-and-bound nodes the integer program may search",
-                                        .allowed = integer_between<0, 1'000'000'000>,
-                                    }};
+constexpr auto zb_ilp_options =
+    options_of<ZbIlpOptions>(stages_option, cut_option, shared_updates_option, work_conserving_option, limit_option,
+                             option_of<&ZbIlpOptions::nodes>({
+                                 .name = "nodes",
+                                 .least = 0,
+                                 .most = 1e9,
+                                 .help = "how many branch-and-bound nodes the integer program may search",
+                             }));
 
 }  // namespace
 
@@ -80,7 +79,7 @@ extern constinit const StrategyInfo zb_ilp_strategy{
     .options = zb_ilp_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = zb_ilp_partition,
+    .partition = by_options<zb_ilp_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

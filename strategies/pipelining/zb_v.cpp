@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 
 #include "sim/io/input_error.h"
@@ -14,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const LimitedOptions& options,
                                              std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, "zb_v", 2);
   const std::vector<std::uint32_t> rank_of = v_shape(ranks);
@@ -22,7 +21,7 @@ std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Optio
   const auto order_within = [&](double limit) {
     return v_shape_search(costs, problem.micro_batches, limits_of(costs, rank_of, limit));
   };
-  const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.number("limit"));
+  const std::vector<std::int64_t> limits = limits_of(costs, rank_of, options.limit);
   const std::optional<PipelineOrder> order =
       asked_order(options, costs, problem.micro_batches,
                   [&](const PartCosts& given) { return v_shape_search(given, problem.micro_batches, limits); });
@@ -37,13 +36,13 @@ std::vector<PartitionOutcome> zb_v_partition(const Problem& problem, const Optio
       (order_within(middle) ? enough : below) = middle;
     }
     throw InputError(
-        fmt::format("zb_v: limit={} is too small for one micro-batch; the least is {}", options.text("limit"), enough));
+        fmt::format("zb_v: limit={} is too small for one micro-batch; the least is {}", options.limit, enough));
   }
   return pipeline(problem, options, "zb_v", *order, budgets);
 }
 
-constexpr std::array zb_v_options{stages_option,          cut_option,   shared_updates_option,
-                                  work_conserving_option, limit_option, orders_option};
+constexpr auto zb_v_options = options_of<LimitedOptions>(stages_option, cut_option, shared_updates_option,
+                                                         work_conserving_option, limit_option, orders_option);
 
 }  // namespace
 
@@ -56,7 +55,7 @@ extern constinit const StrategyInfo zb_v_strategy{
     .options = zb_v_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = zb_v_partition,
+    .partition = by_options<zb_v_partition>,
     .splits_backward = [](const Options&) { return true; },
 };
 

@@ -43,9 +43,7 @@ std::vector<const StrategyInfo*> strategies_here() {
 
 /// Of one of them: its defaults, but for what random problems need not have.
 std::string defaults_of(const StrategyInfo& strategy) {
-  const auto has = [&](std::string_view name) {
-    return std::ranges::count(strategy.options, name, &OptionInfo::name) > 0;
-  };
+  const auto has = [&](std::string_view name) { return strategy.options.find(name) != nullptr; };
   const bool chooses_tensors = strategy.family == Family::compression && has("tensors"),
              chooses_ops = strategy.family == Family::transform && has("ops");
   return std::string(strategy.name) + (chooses_tensors ? "(tensors=all)" : chooses_ops ? "(ops=*)" : "");

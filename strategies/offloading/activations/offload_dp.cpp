@@ -61,12 +61,12 @@ TapePool offload_dp_plans(const PartTask& task, const Options& options, const Of
 }
 
 constexpr std::array offload_dp_options{
-    OptionInfo{"slots", "24", "a whole number from 2 to 100",
-               "resolution of the choice: sizes are rounded to 1/slots of the bytes that can be offloaded; the plan "
-               "itself is exact",
-               integer_between<2, 100>},
-    OptionInfo{"chunks", "4", "a whole number from 1 to 64",
-               "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>},
+    text_option("slots", "24", "a whole number from 2 to 100",
+                "resolution of the choice: sizes are rounded to 1/slots of the bytes that can be offloaded; the plan "
+                "itself is exact",
+                integer_between<2, 100>),
+    text_option("chunks", "4", "a whole number from 1 to 64",
+                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>),
     levels_option,
     store_option,
 };

@@ -72,9 +72,9 @@ Options greedy_options() {
 }
 
 constexpr std::array offload_exact_options{
-    OptionInfo{"values", "14", "a whole number from 1 to 20",
-               "largest number of values for which the search runs; with more the plan is that of offload_greedy",
-               integer_between<1, 20>},
+    text_option("values", "14", "a whole number from 1 to 20",
+                "largest number of values for which the search runs; with more the plan is that of offload_greedy",
+                integer_between<1, 20>),
     store_option,
 };
 

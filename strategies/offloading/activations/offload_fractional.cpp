@@ -34,8 +34,8 @@ TapePool offload_fractional_plans(const PartTask& task, const Options& options, 
 }
 
 constexpr std::array offload_fractional_options{
-    OptionInfo{"chunks", "16", "a whole number from 1 to 1000",
-               "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 1000>},
+    text_option("chunks", "16", "a whole number from 1 to 1000",
+                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 1000>),
     levels_option,
     store_option,
 };

@@ -126,8 +126,8 @@ class OffloadPlanner {
 };
 
 constexpr std::array offload_greedy_options{
-    OptionInfo{"chunks", "4", "a whole number from 1 to 64",
-               "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>},
+    text_option("chunks", "4", "a whole number from 1 to 64",
+                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>),
     levels_option,
     store_option,
 };

@@ -15,9 +15,10 @@ std::vector<Bytes> memory_levels(Bytes least, Bytes most, std::string_view optio
 
 bool is_auto_or_level_count(std::string_view);
 
-inline constexpr OptionInfo levels_option{"levels", "auto", "auto or a whole number from 1 to 1000",
-                                          "number of memory levels at which plans are made, the same for all budgets; "
-                                          "auto: 40, fewer for more than 600 ops, at least 8",
-                                          is_auto_or_level_count};
+inline constexpr OptionInfo levels_option =
+    text_option("levels", "auto", "auto or a whole number from 1 to 1000",
+                "number of memory levels at which plans are made, the same for all budgets; "
+                "auto: 40, fewer for more than 600 ops, at least 8",
+                is_auto_or_level_count);
 
 }  // namespace plimsoll

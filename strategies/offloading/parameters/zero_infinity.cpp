@@ -14,10 +14,10 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array zero_infinity_options{
-    OptionInfo{"buffers", "2", "a whole number from 1 to 64",
-               "number of updates whose states and parameters are in the host's memory at one time; 2 or more: one "
-               "update is read while another runs",
-               integer_between<1, 64>}};
+    text_option("buffers", "2", "a whole number from 1 to 64",
+                "number of updates whose states and parameters are in the host's memory at one time; 2 or more: one "
+                "update is read while another runs",
+                integer_between<1, 64>)};
 
 std::vector<TapeOutcome> zero_infinity_tapes(const PartTask& task, const Options& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {

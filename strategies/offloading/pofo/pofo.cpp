@@ -153,14 +153,14 @@ class PofoPlanner {
 };
 
 constexpr std::array pofo_options{
-    OptionInfo{"slots", "100", "a whole number from 2 to 200",
-               "resolution of the choice: sizes are rounded to 1/slots of the memory of plain training; the plan "
-               "itself is exact",
-               integer_between<2, 200>},
-    OptionInfo{"chunks", "4", "a whole number from 1 to 64",
-               "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>},
-    OptionInfo{"levels", "40", "a whole number from 1 to 200",
-               "number of memory levels at which plans are made, the same for all budgets", integer_between<1, 200>},
+    text_option("slots", "100", "a whole number from 2 to 200",
+                "resolution of the choice: sizes are rounded to 1/slots of the memory of plain training; the plan "
+                "itself is exact",
+                integer_between<2, 200>),
+    text_option("chunks", "4", "a whole number from 1 to 64",
+                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>),
+    text_option("levels", "40", "a whole number from 1 to 200",
+                "number of memory levels at which plans are made, the same for all budgets", integer_between<1, 200>),
 };
 
 std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options,

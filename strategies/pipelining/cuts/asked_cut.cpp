@@ -69,12 +69,12 @@ bool has_one_part_a_rank(const PipelineOrder& placed) {
 }
 
 /// The cut that the option gives, if it does.
-std::optional<StageCut> given_cut(const Problem& problem, const Options& options, std::string_view strategy) {
-  std::optional<StageCut> given = read_cut(options.text("cut"));
+std::optional<StageCut> given_cut(const Problem& problem, const LineOptions& options, std::string_view strategy) {
+  std::optional<StageCut> given = read_cut(options.cut);
   const std::size_t stages = problem.chain->stages.size();
   if (given && given->first.back() >= stages) {
     throw InputError(fmt::format("{}: cut={} begins a part with stage {}, and '{}' has {} stages, counted from 0",
-                                 strategy, options.text("cut"), given->first.back(), problem.graph.name, stages));
+                                 strategy, options.cut, given->first.back(), problem.graph.name, stages));
   }
   return given;
 }
@@ -110,8 +110,8 @@ StageCut sapp_cut_of(const Problem& problem, std::string_view strategy, const Pi
   return sapp_cut_of(problem, strategy, ranks, waiting, placed.weights_apart, budget);
 }
 
-StageCut ruled_cut(const Problem& problem, const Options& options, std::size_t parts) {
-  const CutRule rule = options.text("cut") == "uniform" ? CutRule::uniform : CutRule::balanced;
+StageCut ruled_cut(const Problem& problem, const LineOptions& options, std::size_t parts) {
+  const CutRule rule = options.cut == "uniform" ? CutRule::uniform : CutRule::balanced;
   return without_copies(cut_stages(*problem.chain, parts, rule));
 }
 
@@ -137,19 +137,18 @@ RangeBytes plain_bytes(const Problem& problem) {
   };
 }
 
-std::uint32_t ranks_of(const Problem& problem, const Options& options, std::string_view strategy,
+std::uint32_t ranks_of(const Problem& problem, const LineOptions& options, std::string_view strategy,
                        std::uint32_t parts_a_rank) {
   const std::size_t devices = problem.platform.devices.size(), stages = problem.chain->stages.size();
   if (stages < parts_a_rank) {
     throw InputError(fmt::format("{}: {} parts a device, and '{}' has {} stages", strategy, parts_a_rank,
                                  problem.graph.name, stages));
   }
-  const std::optional<StageCut> given = read_cut(options.text("cut"));
-  if (options.text("stages") == "auto" && !given) {
+  const std::optional<StageCut> given = read_cut(options.cut);
+  if (!options.stages && !given) {
     return static_cast<std::uint32_t>(std::min(devices, stages / parts_a_rank));
   }
-  const std::uint32_t asked = options.text("stages") == "auto" ? (given->devices() + parts_a_rank - 1) / parts_a_rank
-                                                               : static_cast<std::uint32_t>(options.integer("stages"));
+  const std::uint32_t asked = options.stages.value_or(given ? (given->devices() + parts_a_rank - 1) / parts_a_rank : 0);
   if (asked > devices) {
     throw InputError(fmt::format("{}: stages={}, and platform '{}' has {} device{}", strategy, asked,
                                  problem.platform.name, devices, devices == 1 ? "" : "s"));
@@ -162,9 +161,9 @@ std::uint32_t ranks_of(const Problem& problem, const Options& options, std::stri
   return asked;
 }
 
-StageCut asked_cut(const Problem& problem, const Options& options, std::string_view strategy,
+StageCut asked_cut(const Problem& problem, const LineOptions& options, std::string_view strategy,
                    const PipelineOrder& placed, const std::optional<Bytes>& budget) {
-  const std::string_view cut = options.text("cut");
+  const std::string_view cut = options.cut;
   const std::size_t parts =
       placed.stage_of.empty() ? placed.rank_of.size() : std::ranges::max(placed.stage_of) + std::size_t{1};
   EXPECTS(cut != joint_cut);
@@ -191,9 +190,9 @@ StageCut asked_cut(const Problem& problem, const Options& options, std::string_v
   return *std::move(given);
 }
 
-StageCut asked_cut_with_copies(const Problem& problem, const Options& options, std::string_view strategy,
+StageCut asked_cut_with_copies(const Problem& problem, const LineOptions& options, std::string_view strategy,
                                std::uint32_t ranks, std::vector<Waiting> waiting, const std::optional<Bytes>& budget) {
-  const std::string_view cut = options.text("cut");
+  const std::string_view cut = options.cut;
   EXPECTS(cut != joint_cut);
   StageCut made;
   if (cut == sapp_cut) {

@@ -9,6 +9,7 @@
 #include "sim/model/problem.h"
 #include "strategies/api/strategy.h"
 #include "strategies/pipelining/cuts/cuts.h"
+#include "strategies/pipelining/line_options.h"
 #include "strategies/pipelining/orders/orders.h"
 #include "strategies/pipelining/orders/waiting.h"
 #include "strategies/pipelining/planners/range_fits.h"
@@ -20,7 +21,7 @@ inline constexpr std::string_view joint_cut = "joint";
 
 /// How many ranks the option `stages` asks for, or the cut that is given, `parts_a_rank` parts of the chain on each.
 /// Throws InputError where the platform has fewer devices or the chain fewer stages.
-std::uint32_t ranks_of(const Problem&, const Options&, std::string_view strategy, std::uint32_t parts_a_rank = 1);
+std::uint32_t ranks_of(const Problem&, const LineOptions&, std::string_view strategy, std::uint32_t parts_a_rank = 1);
 
 /// Whether stages of the chain fit a device in plain training. `waiting`: of a part by the ranks behind it that each of
 /// its own feeds, none first.
@@ -31,11 +32,11 @@ RangeBytes plain_bytes(const Problem&);
 
 /// Each part of the model on one rank. Planners are asked where each rank has one part, in their order, about plain
 /// training within the budget, with what waits in the order or, where it follows from the cut, in ZB-H1's.
-StageCut asked_cut(const Problem&, const Options&, std::string_view strategy, const PipelineOrder& placed,
+StageCut asked_cut(const Problem&, const LineOptions&, std::string_view strategy, const PipelineOrder& placed,
                    const std::optional<Bytes>& budget);
 
 /// For orders that can share a part among several ranks; `waiting` as of plain_fits.
-StageCut asked_cut_with_copies(const Problem&, const Options&, std::string_view strategy, std::uint32_t ranks,
+StageCut asked_cut_with_copies(const Problem&, const LineOptions&, std::string_view strategy, std::uint32_t ranks,
                                std::vector<Waiting> waiting, const std::optional<Bytes>& budget);
 
 }  // namespace plimsoll

@@ -12,12 +12,12 @@ namespace plimsoll {
 namespace {
 
 /// Forwards before the first backward, by stage.
-std::vector<std::uint32_t> warm_up_of(const Options& options, std::string_view strategy, const StageCut& cut,
+std::vector<std::uint32_t> warm_up_of(const TurnOptions& options, std::string_view strategy, const StageCut& cut,
                                       std::uint32_t ahead) {
   std::vector<std::uint32_t> warm_up = warm_up_for(cut.copies);
   for (std::uint32_t& forwards : warm_up) forwards *= ahead;
-  const std::string_view asked = options.text("in_flight");
-  if (asked == "auto") return warm_up;
+  if (!options.in_flight) return warm_up;
+  const std::string& asked = *options.in_flight;
   const std::vector<std::uint32_t> in_flight = *read_numbers(asked);
   if (in_flight.size() != cut.first.size()) {
     throw InputError(fmt::format("{}: in_flight={} is for {} stage{}, and there are {}", strategy, asked,
@@ -38,14 +38,14 @@ std::vector<std::uint32_t> warm_up_of(const Options& options, std::string_view s
 
 }  // namespace
 
-std::vector<PartitionOutcome> by_turns(const Problem& problem, const Options& options, std::string_view strategy,
+std::vector<PartitionOutcome> by_turns(const Problem& problem, const TurnOptions& options, std::string_view strategy,
                                        std::uint32_t ahead, std::span<const std::optional<Bytes>> budgets) {
   const std::uint32_t ranks = ranks_of(problem, options, strategy), m = problem.micro_batches;
   std::vector<Waiting> waiting;
   for (std::uint32_t behind = 0; behind < ranks; ++behind) {
     waiting.push_back({.in_flight = std::min(ahead * behind + 1, m), .weights = 0});
   }
-  const bool is_star = ahead == 1 && options.text("cut") == star_cut && options.text("in_flight") == "auto";
+  const bool is_star = ahead == 1 && options.cut == star_cut && !options.in_flight;
   const auto one = [&](const std::optional<Bytes>& budget) {
     if (is_star) return star_partition(problem, strategy, ranks, budget);
     const StageCut cut = asked_cut_with_copies(problem, options, strategy, ranks, waiting, budget);
