@@ -42,7 +42,7 @@ std::optional<Bytes> budget_of(const std::string& memory, const DtrBaseline& bas
 
 DtrOptions options_of(const ReplayLogArguments& arguments, const DtrBaseline& baseline) {
   DtrOptions options{.budget = budget_of(arguments.memory, baseline)};
-  const std::optional<DtrHeuristic> heuristic = dtr_heuristic(arguments.heuristic);
+  const std::optional<DtrHeuristic> heuristic = from_name<DtrHeuristic>(arguments.heuristic);
   if (!heuristic) {
     const std::vector<std::string_view> names(heuristic_names.begin(), heuristic_names.end());
     throw InputError(fmt::format("--heuristic: expected {}, found '{}'{}", alternatives(names), arguments.heuristic,

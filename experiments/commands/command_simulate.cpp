@@ -28,6 +28,7 @@
 #include "sim/judge/check.h"
 #include "strategies/compose/plan.h"
 #include "strategies/list.h"
+#include "strategies/portfolio/portfolio_options.h"
 
 namespace plimsoll {
 namespace {
@@ -200,7 +201,7 @@ void write_pytorch_plan(const std::string& file, const Json& plan) {
 /// A portfolio then asks nobody whose plans PyTorch does not run.
 void ask_for_pytorch(Question& question) {
   for (Pass& pass : question.strategy.passes) {
-    if (pass.strategy == &portfolio_strategy) pass.options = pass.options.with("target", "pytorch");
+    if (pass.strategy == &portfolio_strategy) pass.options.change<PortfolioOptions>().for_pytorch = true;
   }
 }
 

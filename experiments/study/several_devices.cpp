@@ -12,15 +12,15 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/list.h"
+#include "strategies/portfolio/portfolio_options.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view eight_bit_option = "eight_bit";
-
 /// On one device, without the choice of states.
 Pipeline on_one_device(const Pass& portfolio) {
-  const Options options = portfolio.options.with(eight_bit_option, "no");
+  Options options = portfolio.options;
+  options.change<PortfolioOptions>().eight_bit = false;
   std::string given;
   for (const OptionInfo& each : portfolio.strategy->options) {
     const std::string value = options.text(each);
@@ -130,9 +130,9 @@ std::optional<AnsweredQuestion> chosen_for_devices(const Question& question, con
                                                    const Platform& platform) {
   const std::vector<Pass>& passes = question.strategy.passes;
   if (passes.size() != 1 || passes.front().strategy != &portfolio_strategy) return std::nullopt;
-  const Options& options = passes.front().options;
-  if (options.text("target") == "pytorch") return std::nullopt;  // one device, whose optimizer has its states
-  const bool may_store_8_bits = options.text(eight_bit_option) == "yes";
+  const PortfolioOptions& options = passes.front().options.as<PortfolioOptions>();
+  if (options.for_pytorch) return std::nullopt;  // one device, whose optimizer has its states
+  const bool may_store_8_bits = options.eight_bit;
   if (platform.devices.size() == 1 && !may_store_8_bits) return std::nullopt;
   std::vector<Pipeline> pipelines{on_one_device(passes.front())};
   if (platform.devices.size() > 1) {

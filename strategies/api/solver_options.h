@@ -1,26 +1,34 @@
 #pragma once
-// The limits of integer programs: options of every strategy that solves one.
+// The limits of searches and integer programs: options of every strategy that has one.
 
-#include "strategies/api/option_rules.h"
-#include "strategies/api/strategy.h"
+#include <cstddef>
+#include <cstdint>
+
+#include "strategies/api/options.h"
 
 namespace plimsoll {
 
-inline constexpr OptionInfo time_limit_option{
+/// Where a search ends; each strategy has the rows of the limits that it heeds in its table.
+struct SearchLimits {
+  std::int64_t time_limit = 60;    ///< seconds, which others see at another time
+  int nodes = 1'000'000;           ///< of branch and bound
+  std::size_t states = 2'000'000;  ///< of a search over schedules
+};
+
+inline constexpr auto time_limit_option = option_of<&SearchLimits::time_limit>({
     .name = "time_limit",
-    .default_value = "60",
+    .least = 1,
+    .most = 86'400,
     .values = "a whole number of seconds from 1 to 86400",
     .help =
         "stop the solver for one budget after this time; the answer is then the best plan known, with its proven gap",
-    .allowed = integer_between<1, 86'400>,
-};
+});
 
-inline constexpr OptionInfo nodes_option{
+inline constexpr auto nodes_option = option_of<&SearchLimits::nodes>({
     .name = "nodes",
-    .default_value = "1000000",
-    .values = "a whole number from 0 to 1000000000",
+    .least = 0,
+    .most = 1'000'000'000,
     .help = "stop after this many branch-and-bound nodes (repeatable, unlike a time limit)",
-    .allowed = integer_between<0, 1'000'000'000>,
-};
+});
 
 }  // namespace plimsoll

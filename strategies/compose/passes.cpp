@@ -7,6 +7,7 @@
 
 #include "sim/io/input_error.h"
 #include "sim/model/graph_updates.h"
+#include "strategies/api/own_moves.h"
 #include "strategies/compose/better_outcome.h"
 #include "strategies/compose/part_plans.h"
 #include "strategies/list.h"
@@ -47,8 +48,9 @@ std::vector<Pass> leaving_moves_to(const Pass& offloading, std::span<const Pass>
   std::vector<Pass> passes(before.begin(), before.end());
   if (offloading.strategy->moves_parameters) return passes;
   for (Pass& pass : passes) {
-    if (!has_option(*pass.strategy, "offload") || pass.options.text("offload") != "auto") continue;
-    pass.options = pass.options.with("offload", "no");
+    const OwnMovesOptions* own = pass.options.get_if<OwnMovesOptions>();
+    if (own == nullptr || own->offload != OwnMoves::automatic) continue;
+    pass.options.change<OwnMovesOptions>().offload = OwnMoves::no;
   }
   return passes;
 }

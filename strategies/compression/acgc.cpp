@@ -2,14 +2,18 @@
 // Aamodt, AC-GC: Lossy Activation Compression with Guaranteed Convergence (NeurIPS 2021), and its program.
 
 #include <algorithm>
-#include <array>
 
 #include "sim/codec/predicted_error.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
 namespace {
+
+struct AcgcOptions : PackedOptions {
+  std::optional<std::uint32_t> bits = 8;
+  double error = 0.1;
+  double nonzero = 1;
+};
 
 constexpr std::uint32_t bytes_of_scale = 4;  // the largest absolute value of a channel, in fp32
 
@@ -70,27 +74,36 @@ std::optional<Codec> acgc_choice(const AcgcRule& rule, const Graph& graph, bool 
   }
 }
 
-constexpr std::array acgc_options{
-    text_option("bits", "8", "auto or a whole number from 2 to 16",
-                "bits of a number; auto: of each value as few as keep to the error",
-                [](std::string_view text) { return text == "auto" || integer_between<fewest_bits, most_bits>(text); }),
-    text_option(
-        "error", "0.1", "a number from 0.0001 to 1",
-        "with bits=auto: the largest relative error of a value, as white noise has it, and so of the gradient of "
-        "its layer's weight",
-        number_between<1, 10'000, 10'000>),
-    text_option("nonzero", "1", "a number from 0.01 to 1",
-                "below 1: what a ReLU has made waits as a bit for each value and numbers for those that are not 0, so "
+constexpr auto acgc_options = options_of<AcgcOptions>(
+    option_of<&AcgcOptions::bits>({
+        .name = "bits",
+        .least = fewest_bits,
+        .most = most_bits,
+        .values = "auto or a whole number from 2 to 16",
+        .help = "bits of a number; auto: of each value as few as keep to the error",
+    }),
+    option_of<&AcgcOptions::error>({
+        .name = "error",
+        .least = 0.0001,
+        .most = 1,
+        .help =
+            "with bits=auto: the largest relative error of a value, as white noise has it, and so of the gradient of "
+            "its layer's weight",
+    }),
+    option_of<&AcgcOptions::nonzero>({
+        .name = "nonzero",
+        .least = 0.01,
+        .most = 1,
+        .help = "below 1: what a ReLU has made waits as a bit for each value and numbers for those that are not 0, so "
                 "many of all at most (measure it on your data)",
-                number_between<1, 100, 100>),
-    relu_option,
-};
+    }),
+    relu_option);
 
-std::vector<TapeOutcome> acgc_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> acgc_tapes(const PartTask& task, const AcgcOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const AcgcRule rule{.bits = options.text("bits") == "auto" ? 0 : static_cast<std::uint32_t>(options.integer("bits")),
-                      .error = options.number("error"),
-                      .nonzero = options.number("nonzero"),
+  const AcgcRule rule{.bits = options.bits.value_or(0),
+                      .error = options.error,
+                      .nonzero = options.nonzero,
                       .relu = relu_codec(options)};
   return packed_tapes(
       task, "acgc", budgets, before, [&rule](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
@@ -111,7 +124,7 @@ extern constinit const StrategyInfo acgc_strategy{
     .source = "Evans and Aamodt, AC-GC, NeurIPS 2021",
     .chains_only = false,
     .options = acgc_options,
-    .tapes = acgc_tapes,
+    .tapes = by_options<acgc_tapes>,
     .candidates = nullptr,
 };
 

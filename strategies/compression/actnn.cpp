@@ -3,13 +3,16 @@
 
 #include <array>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/compose/passes.h"
 #include "strategies/compression/packing.h"
 #include "strategies/list.h"
 
 namespace plimsoll {
 namespace {
+
+struct ActnnOptions {
+  std::int64_t level = 3;
+};
 
 /// Scale and minimum in bf16, and the bits of each sample as a whole number. Samples are padded to whole groups.
 Codec actnn_codec(std::uint32_t bits, std::uint32_t copy) {
@@ -53,19 +56,22 @@ Seconds time_to_choose(const Graph& graph, const Op& backward, const Device& dev
   return time;
 }
 
-constexpr std::array actnn_options{
-    text_option("level", "3", "1, 2, 3, 4 or 5",
-                "1: inputs of convolutions and linear layers in 4 bits; 2: those of "
-                "batch norms, too; 3: 2 bits in the mean; 4: and "
-                "what is kept is copied to the host, on the stream that computes; 5: the "
-                "same in defragmented memory, which is the allocator's part",
-                integer_between<1, defragments>)};
+constexpr auto actnn_options = options_of<ActnnOptions>(option_of<&ActnnOptions::level>({
+    .name = "level",
+    .least = 1,
+    .most = defragments,
+    .values = "1, 2, 3, 4 or 5",
+    .help = "1: inputs of convolutions and linear layers in 4 bits; 2: those of "
+            "batch norms, too; 3: 2 bits in the mean; 4: and "
+            "what is kept is copied to the host, on the stream that computes; 5: the "
+            "same in defragmented memory, which is the allocator's part",
+}));
 
-std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const ActnnOptions& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::int64_t level = options.integer("level");
+  const std::int64_t level = options.level;
   if (level == defragments) {
-    std::vector<TapeOutcome> made = actnn_tapes(task, options.with("level", "4"), budgets, before);
+    std::vector<TapeOutcome> made = actnn_tapes(task, {.level = moves_to_host}, budgets, before);
     for (TapeOutcome& outcome : made) {
       if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) {
         tape->note =
@@ -77,7 +83,7 @@ std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const Options& option
   }
   if (level == moves_to_host) {
     const std::array<std::optional<Bytes>, 1> unlimited{};
-    const std::vector<TapeOutcome> made = actnn_tapes(task, options.with("level", "3"), unlimited, before);
+    const std::vector<TapeOutcome> made = actnn_tapes(task, {.level = first_with_mixed_bits}, unlimited, before);
     if (const Infeasible* none = std::get_if<Infeasible>(&made[0])) return {budgets.size(), *none};
     const Pass copies = pass_of(save_on_cpu_strategy);
     return copies.strategy->tapes(task, copies.options, budgets, &std::get<PlannedTape>(made[0]).tape);
@@ -109,7 +115,7 @@ extern constinit const StrategyInfo actnn_strategy{
     .source = "Chen et al., ActNN, ICML 2021",
     .chains_only = false,
     .options = actnn_options,
-    .tapes = actnn_tapes,
+    .tapes = by_options<actnn_tapes>,
     .candidates = nullptr,
     .packs_stages = true,
 };

@@ -2,14 +2,16 @@
 // Source: Woo et al., ALAM: Averaged Low-Precision Activation for Memory-Efficient Training of Transformer Models (ICLR
 // 2024), and its program.
 
-#include <array>
-
-#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 #include "strategies/compression/sensitivity_runs.h"
 
 namespace plimsoll {
 namespace {
+
+struct AlamOptions {
+  std::uint32_t bits = 2;
+  std::int64_t iterations = 0;
+};
 
 /// Scale and minimum in fp32; the means are padded to whole groups.
 Codec alam_codec(std::uint32_t bits) {
@@ -21,19 +23,26 @@ Codec alam_codec(std::uint32_t bits) {
           .padding = Padding::tensor};
 }
 
-constexpr std::array alam_options{
-    text_option("bits", "2", "1, 2, 4 or 8", "bits of a mean, the same for all tensors",
-                [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }),
-    text_option(
-        "iterations", "0", "a whole number from 0",
-        "of the whole training, in which sensitivities are found twice, by three runs more for each packed value; "
-        "0: they are loaded",
-        integer_between<0, 1'000'000'000>)};
+constexpr auto alam_options = options_of<AlamOptions>(
+    option_of<&AlamOptions::bits>({
+        .name = "bits",
+        .words = "1 2 4 8",
+        .help = "bits of a mean, the same for all tensors",
+    }),
+    option_of<&AlamOptions::iterations>({
+        .name = "iterations",
+        .least = 0,
+        .most = 1'000'000'000,
+        .values = "a whole number from 0",
+        .help =
+            "of the whole training, in which sensitivities are found twice, by three runs more for each packed value; "
+            "0: they are loaded",
+    }));
 
-std::vector<TapeOutcome> alam_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> alam_tapes(const PartTask& task, const AlamOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const auto bits = static_cast<std::uint32_t>(options.integer("bits"));
-  const SensitivityRuns runs{.every = (options.integer("iterations") + 1) / 2};
+  const auto bits = options.bits;
+  const SensitivityRuns runs{.every = (options.iterations + 1) / 2};
   const ChoiceOf choice = [bits, runs](const Graph& graph, std::span<const SavedTensor> saved) {
     refuse_if_unfit("alam", graph, saved, "all", alam_codec(bits));
     PackingChoice made([bits, &graph](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
@@ -56,7 +65,7 @@ extern constinit const StrategyInfo alam_strategy{
     .source = "Woo et al., ALAM, ICLR 2024",
     .chains_only = false,
     .options = alam_options,
-    .tapes = alam_tapes,
+    .tapes = by_options<alam_tapes>,
     .candidates = nullptr,
     .packs_stages = true,
 };

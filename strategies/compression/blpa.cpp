@@ -3,12 +3,15 @@
 // for Memory-efficient Network Training (NeurIPS 2019), and its program.
 
 #include <algorithm>
-#include <array>
 
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
 namespace {
+
+struct BlpaOptions {
+  std::uint32_t bits = 4;
+};
 
 /// The range is that of normalized values, three standard deviations to each side. Half of the numbers are for values
 /// above 0, so that the signs of what a ReLU has made are exact.
@@ -32,12 +35,15 @@ std::optional<Codec> blpa_choice(std::uint32_t bits, const SavedTensor& tensor, 
   }
 }
 
-constexpr std::array blpa_options{text_option("bits", "4", "4 or 8", "bits of a number",
-                                              [](std::string_view text) { return text == "4" || text == "8"; })};
+constexpr auto blpa_options = options_of<BlpaOptions>(option_of<&BlpaOptions::bits>({
+    .name = "bits",
+    .words = "4 8",
+    .help = "bits of a number",
+}));
 
-std::vector<TapeOutcome> blpa_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> blpa_tapes(const PartTask& task, const BlpaOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const auto bits = static_cast<std::uint32_t>(options.integer("bits"));
+  const auto bits = options.bits;
   return packed_tapes(
       task, "blpa", budgets, before, [bits](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
         refuse_if_unfit("blpa", graph, saved, "all", blpa_codec(bits, false));
@@ -54,7 +60,7 @@ extern constinit const StrategyInfo blpa_strategy{
     .source = "Chakrabarti and Moseley, NeurIPS 2019",
     .chains_only = false,
     .options = blpa_options,
-    .tapes = blpa_tapes,
+    .tapes = by_options<blpa_tapes>,
     .candidates = nullptr,
 };
 

@@ -9,7 +9,6 @@
 #include <array>
 #include <cmath>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/compose/better_outcome.h"
 #include "strategies/compose/part_alone.h"
 #include "strategies/compression/form_plans.h"
@@ -22,6 +21,11 @@
 
 namespace plimsoll {
 namespace {
+
+struct CompressPlanOptions : OwnMovesOptions {
+  double error = 0.1;
+  bool recompute = true;
+};
 
 constexpr Codec bits_of_plan(std::uint32_t bits) {
   return {.kind = CodecKind::quantize, .bits = bits, .group = 256, .group_bytes = 8};
@@ -40,10 +44,6 @@ constexpr std::size_t few_positions = 64, many_positions = 1000, most_positions 
 /// Above so many stages rotor and the recursion over stages take too long.
 constexpr std::size_t most_stages = 250;
 
-bool yes(const Options& options, std::string_view name) {
-  return options.text(name) == "yes";
-}
-
 /// Of `effort` at so much a position: at least one, at most `most`.
 std::size_t affordable(std::size_t effort, const OffloadModel& model, std::size_t most) {
   return std::clamp<std::size_t>(effort / std::max<std::size_t>(model.positions(), 1), 1, most);
@@ -51,13 +51,14 @@ std::size_t affordable(std::size_t effort, const OffloadModel& model, std::size_
 
 class CompressPlanner {
  public:
-  CompressPlanner(const PartTask& task, const OffloadModel& model, const Options& options, const Tape* before)
+  CompressPlanner(const PartTask& task, const OffloadModel& model, const CompressPlanOptions& options,
+                  const Tape* before)
       : task_(task),
         model_(model),
         before_(before),
-        recomputes_(yes(options, "recompute") && before == nullptr && !not_one_part(task)),
-        offloads_(options.text("offload") != "no" && model.has_host),
-        largest_error_(options.number("error")),
+        recomputes_(options.recompute && before == nullptr && !not_one_part(task)),
+        offloads_(options.offload != OwnMoves::no && model.has_host),
+        largest_error_(options.error),
         saved_(saved_tensors(task.problem.graph, model)),
         packed_(task.problem.graph, saved_, codecs_of_plan, task.problem.platform[task.part().device]),
         joint_(packed_),
@@ -75,16 +76,19 @@ class CompressPlanner {
     std::vector<TapeOutcome> best = pools_.front().outcomes(budgets, reason);
     if (recomputes_) keep_better(best, pools_.back().outcomes(budgets, reason));
     for (const StrategyInfo* strategy : recomputing()) {
-      keep_better(best, strategy->tapes(task_, Options(strategy->options, {}), budgets, nullptr));
+      keep_better(best, strategy->tapes(task_, Options(strategy->options), budgets, nullptr));
     }
-    const Options offload(offload_greedy_strategy.options, {}), whole = offload.with("chunks", "1");
+    const Options offload(offload_greedy_strategy.options);
+    Options whole = offload, few_levels = offload;
+    whole.change<OffloadOptions>().chunks = 1;
+    few_levels.change<OffloadOptions>() = {{.chunks = 1}, 8};
     const std::size_t size = model_.positions();
     if (offloads_) {
-      const Options& plain = size > most_positions ? whole : offload;
+      const CompressPlanOptions& plain = size > most_positions ? whole : offload;
       keep_better(best, offload_greedy_strategy.tapes(task_, plain, budgets, before_));
     }
     for (const Tape& tape : to_offload_) {
-      const Options packed = size > many_positions ? whole.with("levels", "8") : offload;
+      const CompressPlanOptions& packed = size > many_positions ? few_levels : offload;
       keep_better(best, offload_greedy_strategy.tapes(task_, packed, budgets, &tape));
     }
     for (TapeOutcome& outcome : best) {
@@ -108,7 +112,7 @@ class CompressPlanner {
     std::vector<const StrategyInfo*> others = recomputing();
     if (offloads_) others.push_back(&offload_greedy_strategy);
     for (const StrategyInfo* strategy : others) {
-      const std::vector<Bytes> more = strategy->candidates(task_, Options(strategy->options, {}));
+      const std::vector<Bytes> more = strategy->candidates(task_, Options(strategy->options));
       budgets.insert(budgets.end(), more.begin(), more.end());
     }
     std::ranges::sort(budgets);
@@ -215,24 +219,29 @@ class CompressPlanner {
   std::vector<Tape> to_offload_;
 };
 
-bool is_yes_or_no(std::string_view text) {
-  return text == "yes" || text == "no";
-}
+constexpr auto compress_plan_options = options_of<CompressPlanOptions>(
+    option_of<&CompressPlanOptions::error>({
+        .name = "error",
+        .least = 0.000001,
+        .most = 10,
+        .values = "a number from 0.000001 to 10",
+        .help = "the largest relative error of all gradients as one vector, as `gradient_error` predicts it",
+    }),
+    option_of<&CompressPlanOptions::recompute>({
+        .name = "recompute",
+        .words = "no yes",
+        .values = "yes or no",
+        .help = "whether values may be made again for the backward; not where the pass before has chosen which",
+    }),
+    option_of<&OwnMovesOptions::offload>({
+        .name = "offload",
+        .words = "auto yes no",
+        .help =
+            "whether values may go to the host, packed or as they are; no one does where the device has none; auto: "
+            "unless an offloading pass behind this one moves them",
+    }));
 
-constexpr std::array compress_plan_options{
-    text_option("error", "0.1", "a number from 0.000001 to 10",
-                "the largest relative error of all gradients as one vector, as `gradient_error` predicts it",
-                number_between<1, 10'000'000, 1'000'000>),
-    text_option("recompute", "yes", "yes or no",
-                "whether values may be made again for the backward; not where the pass before has chosen which",
-                is_yes_or_no),
-    text_option(
-        "offload", "auto", "auto, yes or no",
-        "whether values may go to the host, packed or as they are; no one does where the device has none; auto: "
-        "unless an offloading pass behind this one moves them",
-        [](std::string_view text) { return text == "auto" || is_yes_or_no(text); })};
-
-std::vector<TapeOutcome> compress_plan_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> compress_plan_tapes(const PartTask& task, const CompressPlanOptions& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   if (is_part_alone(task.problem.graph)) {
     return refused("a part of a pipeline does not know what an error becomes in the gradients of the others", budgets);
@@ -244,12 +253,11 @@ std::vector<TapeOutcome> compress_plan_tapes(const PartTask& task, const Options
                   codecs_of_plan.front());
   CompressPlanner planner(task, model, options, before);
   planner.search();
-  const std::string reason =
-      fmt::format("no choice that was tried needs less with an error of {}", options.text("error"));
+  const std::string reason = fmt::format("no choice that was tried needs less with an error of {}", options.error);
   return planner.outcomes(budgets, reason);
 }
 
-std::vector<Bytes> compress_plan_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> compress_plan_candidates(const PartTask& task, const CompressPlanOptions& options) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(made)) return {};
   CompressPlanner planner(task, std::get<OffloadModel>(made), options, nullptr);
@@ -268,8 +276,8 @@ extern constinit const StrategyInfo compress_plan_strategy{
     .source = "own; bits by what they cost: Chen et al., ActNN, ICML 2021; Liu et al., GACT, ICML 2022",
     .chains_only = false,
     .options = compress_plan_options,
-    .tapes = compress_plan_tapes,
-    .candidates = compress_plan_candidates,
+    .tapes = by_options<compress_plan_tapes>,
+    .candidates = by_options<compress_plan_candidates>,
     .packs_stages = true,
 };
 

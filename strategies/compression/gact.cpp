@@ -2,15 +2,17 @@
 // layer saves it. Source: Liu et al., GACT: Activation Compressed Training for Generic Network Architectures (ICML
 // 2022), and its program.
 
-#include <array>
-
 #include "sim/core/optimizer.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 #include "strategies/compression/sensitivity_runs.h"
 
 namespace plimsoll {
 namespace {
+
+struct GactOptions : PackedOptions {
+  std::uint32_t bits = 4;
+  std::int64_t every = 1000;
+};
 
 /// Scale and minimum in the tensor's dtype; the tensor is padded to whole groups.
 Codec gact_codec(const Graph& graph, const Tensor& tensor, std::uint32_t bits, std::uint32_t copy) {
@@ -23,20 +25,27 @@ Codec gact_codec(const Graph& graph, const Tensor& tensor, std::uint32_t bits, s
           .copy = copy};
 }
 
-constexpr std::array gact_options{
-    text_option("bits", "4", "1, 2, 4 or 8", "bits of a number, the same for all tensors",
-                [](std::string_view text) { return text == "1" || text == "2" || text == "4" || text == "8"; }),
-    text_option("every", "1000", "a whole number from 0",
-                "iterations from one choice of bits to the next, which takes three runs more for each packed value; 0: "
+constexpr auto gact_options = options_of<GactOptions>(
+    option_of<&GactOptions::bits>({
+        .name = "bits",
+        .words = "1 2 4 8",
+        .help = "bits of a number, the same for all tensors",
+    }),
+    option_of<&GactOptions::every>({
+        .name = "every",
+        .least = 0,
+        .most = 1'000'000'000,
+        .values = "a whole number from 0",
+        .help = "iterations from one choice of bits to the next, which takes three runs more for each packed value; 0: "
                 "bits are chosen once for all",
-                integer_between<0, 1'000'000'000>),
-    packed_store_option};
+    }),
+    packed_store_option);
 
-std::vector<TapeOutcome> gact_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> gact_tapes(const PartTask& task, const GactOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const auto bits = static_cast<std::uint32_t>(options.integer("bits"));
-  const SensitivityRuns runs{.every = options.integer("every")};
-  const bool of_layer = options.text("store") == "layer";
+  const auto bits = options.bits;
+  const SensitivityRuns runs{.every = options.every};
+  const bool of_layer = options.of_layer;
   const ChoiceOf choice = [bits, runs, of_layer](const Graph& graph, std::span<const SavedTensor> saved) {
     refuse_if_unfit("gact", graph, saved, "all", Codec{.kind = CodecKind::quantize, .bits = bits});
     PackingChoice made(
@@ -61,7 +70,7 @@ extern constinit const StrategyInfo gact_strategy{
     .source = "Liu et al., GACT, ICML 2022",
     .chains_only = false,
     .options = gact_options,
-    .tapes = gact_tapes,
+    .tapes = by_options<gact_tapes>,
     .candidates = nullptr,
     .packs_stages = true,
 };

@@ -3,13 +3,18 @@
 // Efficient Data Encoding for Deep Neural Network Training (ISCA 2018).
 
 #include <algorithm>
-#include <array>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
 namespace {
+
+enum class GistPrecision : std::uint8_t { full, half, eight_bits };
+
+struct GistOptions {
+  double nonzero = 0.5;
+  GistPrecision precision = GistPrecision::full;
+};
 
 struct GistRule {
   double nonzero = 0.5;
@@ -43,21 +48,25 @@ std::optional<Codec> gist_choice(const GistRule& rule, const Graph& graph, const
   return use.by == SavedBy::relu && !rule.reduced ? std::nullopt : rule.reduced;
 }
 
-constexpr std::array gist_options{
-    text_option("nonzero", "0.5", "a number from 0.01 to 1",
-                "share of what a ReLU makes that is not 0 at most: so much is reserved where a convolution or linear "
+constexpr auto gist_options = options_of<GistOptions>(
+    option_of<&GistOptions::nonzero>({
+        .name = "nonzero",
+        .least = 0.01,
+        .most = 1,
+        .help = "share of what a ReLU makes that is not 0 at most: so much is reserved where a convolution or linear "
                 "layer follows (measure it on your data)",
-                number_between<1, 100, 100>),
-    text_option("precision", "full", "full, 16 or 8",
-                "bits of all other saved values: half precision, or an exponent of 4 bits and a fraction of 3",
-                [](std::string_view text) { return text == "full" || text == "16" || text == "8"; }),
-};
+    }),
+    option_of<&GistOptions::precision>({
+        .name = "precision",
+        .words = "full 16 8",
+        .help = "bits of all other saved values: half precision, or an exponent of 4 bits and a fraction of 3",
+    }));
 
-std::vector<TapeOutcome> gist_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> gist_tapes(const PartTask& task, const GistOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  GistRule rule{options.number("nonzero"), std::nullopt};
-  if (options.text("precision") != "full") {
-    const auto bits = static_cast<std::uint32_t>(options.integer("precision"));
+  GistRule rule{options.nonzero, std::nullopt};
+  if (options.precision != GistPrecision::full) {
+    const std::uint32_t bits = options.precision == GistPrecision::half ? 16 : 8;
     rule.reduced = Codec{.kind = CodecKind::cast, .bits = bits, .exponent = bits == 16 ? 5U : 4U};
   }
   return packed_tapes(task, "gist", budgets, before,
@@ -79,7 +88,7 @@ extern constinit const StrategyInfo gist_strategy{
     .source = "Jain et al., Gist, ISCA 2018",
     .chains_only = false,
     .options = gist_options,
-    .tapes = gist_tapes,
+    .tapes = by_options<gist_tapes>,
     .candidates = nullptr,
 };
 

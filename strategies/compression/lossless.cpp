@@ -2,27 +2,29 @@
 // each value, and the values that are not 0. Exact; how many bytes it takes depends on the values, so that a share of
 // them is reserved. Source: zero-value coding; Jain et al., Gist (ISCA 2018).
 
-#include <array>
-
-#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array lossless_options{
-    text_option("nonzero", "0.5", "a number from 0.01 to 1",
-                "share of the values that are not 0 at most: so much is reserved (measure it on your data)",
-                number_between<1, 100, 100>),
-    text_option("tensors", "conv.input+linear.input", tensors_option.values, tensors_option.help,
-                tensors_option.allowed),
-    relu_or_anew_option,
-    packed_store_option,
+struct LosslessOptions : PackedOptions {
+  LosslessOptions() { tensors = "conv.input+linear.input"; }
+
+  double nonzero = 0.5;
 };
 
-std::vector<TapeOutcome> lossless_tapes(const PartTask& task, const Options& options,
+constexpr auto lossless_options = options_of<LosslessOptions>(
+    option_of<&LosslessOptions::nonzero>({
+        .name = "nonzero",
+        .least = 0.01,
+        .most = 1,
+        .help = "share of the values that are not 0 at most: so much is reserved (measure it on your data)",
+    }),
+    tensors_option, relu_or_anew_option, packed_store_option);
+
+std::vector<TapeOutcome> lossless_tapes(const PartTask& task, const LosslessOptions& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const Codec codec{.kind = CodecKind::zero_run, .keep = options.number("nonzero")};
+  const Codec codec{.kind = CodecKind::zero_run, .keep = options.nonzero};
   return packed_tapes(task, "lossless", budgets, before, choice_by_pattern("lossless", codec, options));
 }
 
@@ -35,7 +37,7 @@ extern constinit const StrategyInfo lossless_strategy{
     .source = "zero-value coding; Jain et al., Gist, ISCA 2018",
     .chains_only = false,
     .options = lossless_options,
-    .tapes = lossless_tapes,
+    .tapes = by_options<lossless_tapes>,
     .candidates = nullptr,
     .packs_stages = true,
 };

@@ -3,14 +3,16 @@
 // 2111.11124, 2021), and its program.
 
 #include <algorithm>
-#include <array>
 
 #include "sim/ops/layers.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
 namespace {
+
+struct MesaOptions {
+  std::optional<std::uint32_t> groups;
+};
 
 /// The heads of an attention whose operands are samples x heads, rows and depth, or whose maps are samples x heads x
 /// rows x rows; 1 where there is none.
@@ -87,16 +89,18 @@ std::vector<UnreadForm> softmax_inputs(const Graph& graph, const OffloadModel& m
   return unread;
 }
 
-constexpr std::array mesa_options{text_option(
-    "groups", "heads", "heads or a whole number from 1 to 4096",
-    "into how many groups every value falls; heads: as many as the network's attention has heads, 1 without one",
-    [](std::string_view text) { return text == "heads" || integer_between<1, 4096>(text); })};
+constexpr auto mesa_options = options_of<MesaOptions>(option_of<&MesaOptions::groups>({
+    .name = "groups",
+    .least = 1,
+    .most = 4096,
+    .none = "heads",
+    .help =
+        "into how many groups every value falls; heads: as many as the network's attention has heads, 1 without one",
+}));
 
-std::vector<TapeOutcome> mesa_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> mesa_tapes(const PartTask& task, const MesaOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::uint32_t groups = options.text("groups") == "heads"
-                                   ? heads_of(task.problem.graph)
-                                   : static_cast<std::uint32_t>(options.integer("groups"));
+  const std::uint32_t groups = options.groups ? *options.groups : heads_of(task.problem.graph);
   const ChoiceOf choice = [groups](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
     refuse_if_unfit("mesa", graph, saved, "all", mesa_codec(groups, 0));
     return [groups, &graph, last = has_channels_last(graph)](const SavedTensor& tensor, const SavedUse& use) {
@@ -117,7 +121,7 @@ extern constinit const StrategyInfo mesa_strategy{
     .source = "Pan et al., Mesa, arXiv 2111.11124, 2021",
     .chains_only = false,
     .options = mesa_options,
-    .tapes = mesa_tapes,
+    .tapes = by_options<mesa_tapes>,
     .candidates = nullptr,
 };
 

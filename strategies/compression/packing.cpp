@@ -268,11 +268,11 @@ void refuse_if_unfit(std::string_view strategy, const Graph& graph, std::span<co
                                             text, graph.name, written_uses(saved))));
 }
 
-ChoiceOf choice_by_pattern(std::string_view strategy, const Codec& codec, const Options& options) {
-  const std::string text(options.text("tensors"));
+ChoiceOf choice_by_pattern(std::string_view strategy, const Codec& codec, const PackedOptions& options) {
+  const std::string text = options.tensors;
   const UsePattern pattern(text);
   const std::optional<Codec> relu = relu_codec(options);
-  const bool of_layer = options.text("store") == "layer", anew = options.text("relu") == "recompute";
+  const bool of_layer = options.of_layer, anew = options.relu == ReluSigns::recompute;
   return [=, name = std::string(strategy)](const Graph& graph, std::span<const SavedTensor> saved) -> PackingChoice {
     refuse_if_unfit(name, graph, saved, text, codec);
     if (anew) refuse_anew(name, graph, pattern, text);
@@ -288,10 +288,9 @@ ChoiceOf choice_by_pattern(std::string_view strategy, const Codec& codec, const 
   };
 }
 
-std::optional<Codec> relu_codec(const Options& options) {
-  const std::string_view way = options.text("relu");
-  if (way == "keep") return std::nullopt;
-  return Codec{.kind = CodecKind::mask, .bits = way == "byte" ? 8U : 1U};
+std::optional<Codec> relu_codec(const PackedOptions& options) {
+  if (options.relu == ReluSigns::keep) return std::nullopt;
+  return Codec{.kind = CodecKind::mask, .bits = options.relu == ReluSigns::byte ? 8U : 1U};
 }
 
 }  // namespace plimsoll

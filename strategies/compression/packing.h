@@ -60,9 +60,19 @@ std::vector<TapeOutcome> packed_tapes(const PartTask&, std::string_view strategy
                                       std::span<const std::optional<Bytes>> budgets, const Tape* before,
                                       const ChoiceOf&, const UnreadOf& = {});
 
+/// From what a ReLU's gradient gets the signs of its output.
+enum class ReluSigns : std::uint8_t { bit, byte, keep, recompute };
+
+/// Options that strategies of one codec share; each has the rows of those that it heeds.
+struct PackedOptions {
+  std::string tensors = "all";  ///< by who uses them, as UsePattern
+  ReluSigns relu = ReluSigns::bit;
+  bool of_layer = false;  ///< each layer has a packed form of its own
+};
+
 /// The codec for the uses that the option `tensors` names, and the option `relu` for what a ReLU has made, unless that
 /// is named, too.
-ChoiceOf choice_by_pattern(std::string_view strategy, const Codec&, const Options&);
+ChoiceOf choice_by_pattern(std::string_view strategy, const Codec&, const PackedOptions&);
 
 /// Throws InputError if the codec fits no saved value with a use that the pattern matches. Not for a part of a
 /// pipeline: what fits no value there may fit another part's, and the whole model is asked about first.
@@ -73,32 +83,40 @@ void refuse_if_unfit(std::string_view strategy, const Graph&, std::span<const Sa
 /// chain's, whether it is of one of the project's networks, which lay them out so.
 bool has_channels_last(const Graph&);
 
-/// Options that strategies of one codec share.
-inline constexpr OptionInfo tensors_option = text_option(
-    "tensors", "all", "layers with .input or .output joined by +, or all",
-    "which saved values, by who uses them in the backward: `conv.input+bn.input`, `softmax.output`, `linear`",
-    [](std::string_view text) { return UsePattern::refusal(text).empty(); });
-inline constexpr OptionInfo relu_option = text_option(
-    "relu", "bit", "bit, byte or keep",
-    "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, or from the output "
-    "itself",
-    [](std::string_view text) { return text == "bit" || text == "byte" || text == "keep"; });
+inline constexpr auto tensors_option = option_of<&PackedOptions::tensors>({
+    .name = "tensors",
+    .values = "layers with .input or .output joined by +, or all",
+    .help = "which saved values, by who uses them in the backward: `conv.input+bn.input`, `softmax.output`, `linear`",
+    .allowed = [](std::string_view text) { return UsePattern::refusal(text).empty(); },
+});
+
+inline constexpr auto relu_option = option_of<&PackedOptions::relu>({
+    .name = "relu",
+    .words = "bit byte keep",
+    .help =
+        "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, or from the output "
+        "itself",
+});
 
 /// For strategies by choice_by_pattern().
-inline constexpr OptionInfo relu_or_anew_option = text_option(
-    "relu", "bit", "bit, byte, keep or recompute",
-    "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, from the output itself, "
-    "or by running the batch norms before it and the ReLU again, where what these read waits as it is (else a bit)",
-    [](std::string_view text) { return text == "recompute" || relu_option.allowed(text); });
+inline constexpr auto relu_or_anew_option = option_of<&PackedOptions::relu>({
+    .name = "relu",
+    .words = "bit byte keep recompute",
+    .help =
+        "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, from the output "
+        "itself, "
+        "or by running the batch norms before it and the ReLU again, where what these read waits as it is (else a bit)",
+});
 
-inline constexpr OptionInfo packed_store_option =
-    text_option("store", "shared", "shared or layer",
-                "who keeps a packed form: all layers that use the value share one, or each "
-                "layer has its own, as layers that replace "
-                "PyTorch's do",
-                [](std::string_view text) { return text == "shared" || text == "layer"; });
+inline constexpr auto packed_store_option = option_of<&PackedOptions::of_layer>({
+    .name = "store",
+    .words = "shared layer",
+    .help = "who keeps a packed form: all layers that use the value share one, or each "
+            "layer has its own, as layers that replace "
+            "PyTorch's do",
+});
 
 /// Of `relu_option`; nothing: from the output itself.
-std::optional<Codec> relu_codec(const Options&);
+std::optional<Codec> relu_codec(const PackedOptions&);
 
 }  // namespace plimsoll

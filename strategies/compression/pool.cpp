@@ -5,40 +5,53 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/ops/layers.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/compose/part_alone.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array pool_options{
-    text_option("type", "average", "average, max or soft",
-                "what stands for a block: its mean, its maximum, or the mean "
-                "weighted by the exponentials of its values",
-                [](std::string_view text) { return from_name<PoolType>(text).has_value(); }),
-    text_option("k", "2", "a whole number from 2 to 1024", "pixels a side of a block", integer_between<2, 1024>),
-    text_option("tensors", "conv.input", tensors_option.values, tensors_option.help, tensors_option.allowed),
-    text_option(
-        "product", "unpack", "unpack or means",
-        "how the gradient of a 1x1 convolution's weight is computed: from the unpacked picture, or from the means "
-        "of blocks of it and of its result's gradient",
-        [](std::string_view text) { return text == "unpack" || text == "means"; }),
-    relu_or_anew_option,
-    packed_store_option,
+struct PoolOptions : PackedOptions {
+  PoolOptions() { tensors = "conv.input"; }
+
+  PoolType type = PoolType::average;
+  std::uint32_t window = 2;
+  bool of_means = false;
 };
+
+constexpr auto pool_options = options_of<PoolOptions>(
+    option_of<&PoolOptions::type>({
+        .name = "type",
+        .values = "average, max or soft",
+        .help = "what stands for a block: its mean, its maximum, or the mean "
+                "weighted by the exponentials of its values",
+    }),
+    option_of<&PoolOptions::window>({
+        .name = "k",
+        .least = 2,
+        .most = 1024,
+        .help = "pixels a side of a block",
+    }),
+    tensors_option,
+    option_of<&PoolOptions::of_means>({
+        .name = "product",
+        .words = "unpack means",
+        .help =
+            "how the gradient of a 1x1 convolution's weight is computed: from the unpacked picture, or from the means "
+            "of blocks of it and of its result's gradient",
+    }),
+    relu_or_anew_option, packed_store_option);
 
 /// Smaller maps become one value each; that no map is as large is a mistake.
 void refuse_larger_than_maps(const Graph& graph, std::span<const SavedTensor> saved, const Codec& codec,
-                             const Options& options) {
+                             const PoolOptions& options) {
   if (is_part_alone(graph)) return;
-  const UsePattern pattern(options.text("tensors"));
+  const UsePattern pattern(options.tensors);
   std::int64_t largest = 0;
   for (const SavedTensor& tensor : saved) {
     if (std::ranges::none_of(tensor.uses, [&](const SavedUse& use) { return pattern.matches(use); })) continue;
@@ -49,7 +62,7 @@ void refuse_larger_than_maps(const Graph& graph, std::span<const SavedTensor> sa
   }
   if (largest == 0 || codec.window <= largest) return;
   throw InputError(fmt::format("pool: k={} is larger than every map that tensors={} names (the largest is {})",
-                               codec.window, options.text("tensors"), largest));
+                               codec.window, options.tensors, largest));
 }
 
 /// A convolution of single pixels, each with one of the result.
@@ -78,27 +91,27 @@ CodecChoice with_means(CodecChoice inner, const Graph& graph, bool of_layer) {
   };
 }
 
-std::vector<TapeOutcome> pool_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> pool_tapes(const PartTask& task, const PoolOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  if (UsePattern(options.text("tensors")).names(SavedBy::relu)) {
+  if (UsePattern(options.tensors).names(SavedBy::relu)) {
     throw InputError(
         "pool: a ReLU's gradient needs the sign of every value, which block means do not keep (cosine 0.05 "
         "of the gradient where they are taken for it): leave relu out of tensors=, and see the option relu");
   }
   const Codec codec{.kind = CodecKind::pool,
-                    .type = *from_name<PoolType>(options.text("type")),
-                    .window = static_cast<std::uint32_t>(options.integer("k")),
+                    .type = options.type,
+                    .window = options.window,
                     .channels_last = has_channels_last(task.problem.graph)};
-  if (options.text("product") == "means" && codec.type != PoolType::average) {
-    throw InputError("pool: product=means takes means on both sides, and type=" + std::string(options.text("type")) +
+  if (options.of_means && codec.type != PoolType::average) {
+    throw InputError("pool: product=means takes means on both sides, and type=" + std::string(written(options.type)) +
                      " keeps others: take type=average");
   }
   const ChoiceOf choice = choice_by_pattern("pool", codec, options);
   return packed_tapes(task, "pool", budgets, before, [&](const Graph& graph, std::span<const SavedTensor> saved) {
     refuse_larger_than_maps(graph, saved, codec, options);
     PackingChoice made = choice(graph, saved);
-    if (options.text("product") == "means") {
-      made.codec = with_means(std::move(made.codec), graph, options.text("store") == "layer");
+    if (options.of_means) {
+      made.codec = with_means(std::move(made.codec), graph, options.of_layer);
     }
     return made;
   });
@@ -113,7 +126,7 @@ extern constinit const StrategyInfo pool_strategy{
     .source = "Barley and Froening, arXiv 2409.11902, 2024",
     .chains_only = false,
     .options = pool_options,
-    .tapes = pool_tapes,
+    .tapes = by_options<pool_tapes>,
     .candidates = nullptr,
     .packs_stages = true,
 };

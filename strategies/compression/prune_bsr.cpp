@@ -3,34 +3,49 @@
 // and Froening, Compressing the Backward Pass of Large-Scale Neural Architectures by Structured Activation Pruning
 // (arXiv 2311.16883, 2023).
 
-#include <array>
-
-#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array prune_bsr_options{
-    text_option("block", "8", "a whole number from 1 to 256", "rows and columns of a block", integer_between<1, 256>),
-    text_option("keep", "0.25", "a number from 0.001 to 1", "share of the blocks that stay",
-                number_between<1, 1000, 1000>),
-    text_option("tensors", "linear.input+conv.input", tensors_option.values, tensors_option.help,
-                tensors_option.allowed),
-    text_option("product", "unpack", "unpack or a number from 0.01 to 1",
-                "how the gradient of a linear layer's weight is computed: from the unpacked value, or by a product of "
-                "blocks, at that share of the device's rate",
-                [](std::string_view text) { return text == "unpack" || number_between<1, 100, 100>(text); }),
-    relu_or_anew_option,
-    packed_store_option,
+struct PruneBsrOptions : PackedOptions {
+  PruneBsrOptions() { tensors = "linear.input+conv.input"; }
+
+  std::uint32_t block = 8;
+  double keep = 0.25;
+  std::optional<double> product;
 };
 
-std::vector<TapeOutcome> prune_bsr_tapes(const PartTask& task, const Options& options,
+constexpr auto prune_bsr_options = options_of<PruneBsrOptions>(
+    option_of<&PruneBsrOptions::block>({
+        .name = "block",
+        .least = 1,
+        .most = 256,
+        .help = "rows and columns of a block",
+    }),
+    option_of<&PruneBsrOptions::keep>({
+        .name = "keep",
+        .least = 0.001,
+        .most = 1,
+        .help = "share of the blocks that stay",
+    }),
+    tensors_option,
+    option_of<&PruneBsrOptions::product>({
+        .name = "product",
+        .least = 0.01,
+        .most = 1,
+        .none = "unpack",
+        .help = "how the gradient of a linear layer's weight is computed: from the unpacked value, or by a product of "
+                "blocks, at that share of the device's rate",
+    }),
+    relu_or_anew_option, packed_store_option);
+
+std::vector<TapeOutcome> prune_bsr_tapes(const PartTask& task, const PruneBsrOptions& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const Codec codec{.kind = CodecKind::block_sparse,
-                    .block = static_cast<std::uint32_t>(options.integer("block")),
-                    .keep = options.number("keep"),
-                    .product = options.text("product") == "unpack" ? 0 : options.number("product")};
+                    .block = options.block,
+                    .keep = options.keep,
+                    .product = options.product.value_or(0)};
   return packed_tapes(task, "prune_bsr", budgets, before, choice_by_pattern("prune_bsr", codec, options));
 }
 
@@ -43,7 +58,7 @@ extern constinit const StrategyInfo prune_bsr_strategy{
     .source = "Barley and Froening, arXiv 2311.16883, 2023",
     .chains_only = false,
     .options = prune_bsr_options,
-    .tapes = prune_bsr_tapes,
+    .tapes = by_options<prune_bsr_tapes>,
     .candidates = nullptr,
     .packs_stages = true,
 };

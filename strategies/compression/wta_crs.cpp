@@ -5,14 +5,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "sim/io/input_error.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
 namespace {
+
+struct WtaCrsOptions : PackedOptions {
+  double ratio = 0.3;
+};
 
 constexpr std::int64_t least_rows = 10;
 
@@ -39,15 +41,17 @@ void refuse_without_rows(const Graph& graph, std::span<const SavedTensor> saved)
       fmt::format("wta_crs: '{}' has no linear layer whose weight's gradient is a sum over saved rows", graph.name)));
 }
 
-constexpr std::array wta_crs_options{
-    text_option("ratio", "0.3", "a number from 0.01 to 1", "share of the rows that are kept, 10 at least",
-                number_between<1, 100, 100>),
-    relu_option,
-};
+constexpr auto wta_crs_options = options_of<WtaCrsOptions>(option_of<&WtaCrsOptions::ratio>({
+                                                               .name = "ratio",
+                                                               .least = 0.01,
+                                                               .most = 1,
+                                                               .help = "share of the rows that are kept, 10 at least",
+                                                           }),
+                                                           relu_option);
 
-std::vector<TapeOutcome> wta_crs_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> wta_crs_tapes(const PartTask& task, const WtaCrsOptions& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const double ratio = options.number("ratio");
+  const double ratio = options.ratio;
   const std::optional<Codec> relu = relu_codec(options);
   return packed_tapes(task, "wta_crs", budgets, before,
                       [ratio, relu](const Graph& graph, std::span<const SavedTensor> saved) -> CodecChoice {
@@ -68,7 +72,7 @@ extern constinit const StrategyInfo wta_crs_strategy{
     .source = "Liu et al., WTA-CRS, NeurIPS 2023",
     .chains_only = false,
     .options = wta_crs_options,
-    .tapes = wta_crs_tapes,
+    .tapes = by_options<wta_crs_tapes>,
     .candidates = nullptr,
 };
 

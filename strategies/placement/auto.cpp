@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "sim/core/expects.h"
@@ -20,6 +19,11 @@
 
 namespace plimsoll {
 namespace {
+
+struct AutoOptions : PlacingOptions {
+  double effort = 1;
+  std::uint64_t seed = 1;
+};
 
 struct Member {
   std::string_view name;
@@ -54,10 +58,10 @@ struct Simulated {
 
 class AutoPlacement {
  public:
-  AutoPlacement(const Problem& problem, const Options& options)
+  AutoPlacement(const Problem& problem, const AutoOptions& options)
       : problem_(problem),
-        effort_(options.number("effort")),
-        seed_(static_cast<std::uint64_t>(options.integer("seed"))),
+        effort_(options.effort),
+        seed_(options.seed),
         graph_(asked_graph(problem, options, "auto")),
         whole_(machine_of(problem, graph_, std::nullopt, 1)) {}
 
@@ -296,26 +300,23 @@ class AutoPlacement {
   std::string note_;
 };
 
-constexpr std::array auto_options{
-    place_on_option,
-    homes_option,
-    OptionInfo{
-        .name = "effort",
-        .default_value = "1",
-        .values = "a number from 0.01 to 100",
-        .help = "how much work the search does, in multiples of what it does by default",
-        .allowed = number_between<1, 10'000, 100>,
-    },
-    OptionInfo{
-        .name = "seed",
-        .default_value = "1",
-        .values = "a whole number from 0",
-        .help = "of the order in which moves are tried",
-        .allowed = integer_between<0, 1'000'000'000>,
-    },
-};
+constexpr auto auto_options =
+    options_of<AutoOptions>(place_on_option, homes_option,
+                            option_of<&AutoOptions::effort>({
+                                .name = "effort",
+                                .least = 0.01,
+                                .most = 100,
+                                .help = "how much work the search does, in multiples of what it does by default",
+                            }),
+                            option_of<&AutoOptions::seed>({
+                                .name = "seed",
+                                .least = 0,
+                                .most = 1'000'000'000,
+                                .values = "a whole number from 0",
+                                .help = "of the order in which moves are tried",
+                            }));
 
-std::vector<PartitionOutcome> auto_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> auto_partition(const Problem& problem, const AutoOptions& options,
                                              std::span<const std::optional<Bytes>> budgets) {
   return AutoPlacement(problem, options).within(budgets);
 }
@@ -331,7 +332,7 @@ extern constinit const StrategyInfo auto_strategy{
     .options = auto_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = auto_partition,
+    .partition = by_options<auto_partition>,
 };
 
 }  // namespace plimsoll

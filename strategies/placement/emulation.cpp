@@ -84,12 +84,6 @@ Emulation emulate_by_number(const OpDag& dag, const Machine& machine, std::span<
 
 }  // namespace
 
-std::optional<QueueOrder> queue_order(std::string_view name) {
-  if (name == "fifo") return QueueOrder::fifo;
-  if (name == "b_level") return QueueOrder::b_level;
-  return std::nullopt;
-}
-
 Emulation emulate(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on, QueueOrder by) {
   if (by == QueueOrder::number) return emulate_by_number(dag, machine, on);
   const std::vector<Nanoseconds> bottom =

@@ -18,8 +18,6 @@ enum class QueueOrder : std::uint8_t {
   number,   ///< in the order of numbers, whatever is ready
 };
 
-std::optional<QueueOrder> queue_order(std::string_view name);  ///< "fifo", "b_level"
-
 struct Emulation {
   std::vector<Nanoseconds> start, finish;         ///< by node
   std::vector<std::vector<std::uint32_t>> order;  ///< by processor

@@ -4,9 +4,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo one_device_options[] = {place_on_option, homes_option, queue_option, usable_option};
+constexpr auto one_device_options =
+    options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
 
-std::vector<PartitionOutcome> one_device_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> one_device_partition(const Problem& problem, const PlacingOptions& options,
                                                    std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "one_device", budgets, true, place_on_one);
 }
@@ -39,7 +40,7 @@ extern constinit const StrategyInfo one_device_strategy{
     .options = one_device_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = one_device_partition,
+    .partition = by_options<one_device_partition>,
 };
 
 }  // namespace plimsoll

@@ -22,12 +22,15 @@ PlacementOutcome place_by_library(const std::string& library, const OpDag&, cons
 /// share of the work on each, where no op and no circle of groups is too large for that. What is not free is apart.
 PlacementOutcome place_acyclic(const OpDag&, const Machine&, std::int32_t seed);
 
-inline constexpr OptionInfo partition_seed_option{
-    .name = "seed",
-    .default_value = "1",
-    .values = "a whole number from 1 to 1000000",
-    .help = "of what the method decides at random; the same seed gives the same parts",
-    .allowed = [](std::string_view text) { return integer_between<1, 1'000'000>(text); },
+struct SeededOptions : PlacingOptions {
+  std::int32_t seed = 1;
 };
+
+inline constexpr auto partition_seed_option = option_of<&SeededOptions::seed>({
+    .name = "seed",
+    .least = 1,
+    .most = 1'000'000,
+    .help = "of what the method decides at random; the same seed gives the same parts",
+});
 
 }  // namespace plimsoll

@@ -13,15 +13,15 @@
 #include "strategies/placement/placed_parts.h"
 
 namespace plimsoll {
-std::uint32_t devices_for(const Problem& problem, const Options& options, std::string_view strategy) {
+std::uint32_t devices_for(const Problem& problem, const PlacingOptions& options, std::string_view strategy) {
   const std::size_t there = problem.platform.devices.size();
   constexpr std::size_t most = 1024;  // a route for each pair of them
-  if (options.text("devices") == "all") {
+  if (!options.devices) {
     if (there <= most) return static_cast<std::uint32_t>(there);
     throw InputError(fmt::format("{}: platform '{}' has {} devices, and placements are for up to {}: say devices=...",
                                  strategy, problem.platform.name, there, most));
   }
-  const auto asked = static_cast<std::size_t>(options.integer("devices"));
+  const std::size_t asked = *options.devices;
   if (asked > there) {
     throw InputError(fmt::format("{}(devices={}): platform '{}' has {} device{}", strategy, asked,
                                  problem.platform.name, there, there == 1 ? "" : "s"));
@@ -48,20 +48,18 @@ struct Ordered {
   std::string note;
 };
 
-Ordered ordered(const OpDag& dag, const Machine& machine, const Placement& placement, const Options& options) {
+Ordered ordered(const OpDag& dag, const Machine& machine, const Placement& placement, const PlacingOptions& options) {
   constexpr double per_second = 1e9;
-  const std::string_view asked = options.text("order");
   Ordered made;
-  const auto consider = [&](std::string_view name, Emulation emulated) {
+  const auto consider = [&](AskedOrder order, std::string_view name, Emulation emulated) {
     const double seconds = static_cast<double>(emulated.makespan) / per_second;
     made.note +=
         fmt::format("{}{} {:.4g} s", made.note.empty() ? "without contention: in order " : ", ", name, seconds);
-    if (name == asked) made.taken = std::move(emulated);
+    if (order == options.order) made.taken = std::move(emulated);
   };
-  if (!placement.order.empty()) consider("own", emulate_in_order(dag, machine, placement));
-  for (const std::string_view name : {"fifo", "b_level"}) {
-    consider(name, emulate(dag, machine, placement.on, *queue_order(name)));
-  }
+  if (!placement.order.empty()) consider(AskedOrder::own, "own", emulate_in_order(dag, machine, placement));
+  consider(AskedOrder::fifo, "fifo", emulate(dag, machine, placement.on, QueueOrder::fifo));
+  consider(AskedOrder::b_level, "b_level", emulate(dag, machine, placement.on, QueueOrder::b_level));
   EXPECTS(made.taken.order.size() == machine.size());
   return made;
 }
@@ -95,18 +93,17 @@ void refuse_large_groups(const Problem& problem, const GraphDag& graph) {
 
 }  // namespace
 
-GraphDag asked_graph(const Problem& problem, const Options& options, std::string_view strategy) {
-  const bool together = options.text("parameters") == "together";
+GraphDag asked_graph(const Problem& problem, const PlacingOptions& options, std::string_view strategy) {
   GraphDag graph = graph_dag(problem, devices_for(problem, options, strategy),
-                             together ? ParameterHomes::together : ParameterHomes::copies);
+                             options.copies ? ParameterHomes::copies : ParameterHomes::together);
   refuse_large_groups(problem, graph);
   return graph;
 }
 
 namespace {
 
-PartitionOutcome planned(const Problem& problem, const Options& options, const GraphDag& graph, const Machine& machine,
-                         const PlacementPlanner& planner) {
+PartitionOutcome planned(const Problem& problem, const PlacingOptions& options, const GraphDag& graph,
+                         const Machine& machine, const PlacementPlanner& planner) {
   PlacementOutcome outcome = planner(graph.dag, machine);
   if (Infeasible* none = std::get_if<Infeasible>(&outcome)) return std::move(*none);
   const Placement& placement = std::get<Placement>(outcome);
@@ -119,11 +116,11 @@ PartitionOutcome planned(const Problem& problem, const Options& options, const G
 
 }  // namespace
 
-std::vector<PartitionOutcome> placed(const Problem& problem, const Options& options, std::string_view strategy,
+std::vector<PartitionOutcome> placed(const Problem& problem, const PlacingOptions& options, std::string_view strategy,
                                      std::span<const std::optional<Bytes>> budgets, bool heeds_memory,
                                      const PlacementPlanner& planner) {
   const GraphDag graph = asked_graph(problem, options, strategy);
-  const double usable = heeds_memory ? options.number("usable") : 1;
+  const double usable = heeds_memory ? options.usable : 1;
   std::map<std::vector<std::int64_t>, PartitionOutcome> made;  // by memory of the machine
   std::vector<PartitionOutcome> outcomes;
   for (const std::optional<Bytes>& budget : budgets) {

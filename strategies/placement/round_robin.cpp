@@ -4,9 +4,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo round_robin_options[] = {place_on_option, homes_option, queue_option};
+constexpr auto round_robin_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
 
-std::vector<PartitionOutcome> round_robin_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> round_robin_partition(const Problem& problem, const PlacingOptions& options,
                                                     std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "round_robin", budgets, false, place_round_robin);
 }
@@ -35,7 +35,7 @@ extern constinit const StrategyInfo round_robin_strategy{
     .options = round_robin_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = round_robin_partition,
+    .partition = by_options<round_robin_partition>,
 };
 
 }  // namespace plimsoll

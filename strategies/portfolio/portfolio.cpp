@@ -4,15 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "sim/io/input_error.h"
 #include "sim/measure/lower_bounds.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/portfolio/portfolio_members.h"
 #include "strategies/portfolio/portfolio_moves.h"
+#include "strategies/portfolio/portfolio_options.h"
 
 namespace plimsoll {
 namespace {
@@ -37,7 +36,8 @@ LowerBounds bounds_of(const PartTask& task) {
 /// every budget that it fits, and less memory is never faster.
 std::vector<std::optional<Bytes>> ladder(const PartTask& task) {
   const std::optional<Bytes> unlimited;
-  const TapeOutcome plain = store_all_strategy.tapes(task, Options({}, {}), std::span(&unlimited, 1), nullptr).front();
+  const TapeOutcome plain =
+      store_all_strategy.tapes(task, Options(store_all_strategy.options), std::span(&unlimited, 1), nullptr).front();
   const Bytes least = bounds_of(task).memory, most = std::get<PlannedTape>(plain).peak;
   std::vector<std::optional<Bytes>> budgets;
   for (std::uint32_t k = 0; k < portfolio_rungs && least < most; ++k) {
@@ -170,44 +170,39 @@ class Portfolio {
   std::optional<Bytes> smallest_;
 };
 
-constexpr std::array portfolio_options{
-    OptionInfo{
+constexpr auto portfolio_options = options_of<PortfolioOptions>(
+    option_of<&PortfolioOptions::effort>({
         .name = "effort",
-        .default_value = "1",
-        .values = "a whole number from 0 to 100",
+        .least = 0,
+        .most = 100,
         .help = "how much work to spend (repeatable, unlike seconds): scales the sizes up to which searches and "
                 "integer programs run, their nodes and states, and the number of local moves; 0: only strategies that "
                 "are fast at any size",
-        .allowed = integer_between<0, 100>,
-    },
-    OptionInfo{
+    }),
+    option_of<&PortfolioOptions::for_pytorch>({
         .name = "target",
-        .default_value = "any",
-        .values = "any or pytorch",
+        .words = "any pytorch",
         .help = "pytorch: only strategies whose plans PyTorch runs: parameters, gradients and updates stay where they "
                 "are, and values move whole; what 'plan --for pytorch' asks for",
-        .allowed = [](std::string_view text) { return text == "any" || text == "pytorch"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&PortfolioOptions::eight_bit>({
         .name = "eight_bit",
-        .default_value = "no",
-        .values = "no or yes",
+        .words = "no yes",
         .help = "yes: all is asked with states of 8 bits, too (adam8bit), which do not train exactly as those of 32 "
                 "bits; where 'simulate' or 'plan' asks portfolio alone",
-        .allowed = [](std::string_view text) { return text == "no" || text == "yes"; },
-    },
-};
+    }));
 
-std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const Options& options, Budgets budgets, const Tape*) {
+std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const PortfolioOptions& options, Budgets budgets,
+                                         const Tape*) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
     throw InputError("portfolio: works on one device and the whole graph only");
   }
-  if (options.text("eight_bit") == "yes") {
+  if (options.eight_bit) {
     throw InputError(
         "portfolio: eight_bit=yes is for 'simulate' and 'plan' with portfolio alone: elsewhere begin with adam8bit");
   }
-  const MembersFor target = options.text("target") == "pytorch" ? MembersFor::pytorch : MembersFor::any;
-  std::vector<TapeOutcome> outcomes = Portfolio(task, options.integer("effort"), target, budgets).run();
+  const MembersFor target = options.for_pytorch ? MembersFor::pytorch : MembersFor::any;
+  std::vector<TapeOutcome> outcomes = Portfolio(task, options.effort, target, budgets).run();
   const Platform& platform = task.problem.platform;
   if (platform.devices.size() == 1) return outcomes;
   for (TapeOutcome& outcome : outcomes) {
@@ -218,7 +213,7 @@ std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const Options& op
   return outcomes;
 }
 
-std::vector<Bytes> portfolio_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> portfolio_candidates(const PartTask& task, const PortfolioOptions& options) {
   const std::vector<std::optional<Bytes>> ends{std::nullopt, Bytes{0}};
   const std::vector<TapeOutcome> outcomes = portfolio_tapes(task, options, ends, nullptr);
   const Bytes most = std::get<PlannedTape>(outcomes[0]).peak;
@@ -241,8 +236,8 @@ extern constinit const StrategyInfo portfolio_strategy{
     .source = "none: a choice among the other strategies",
     .chains_only = false,
     .options = portfolio_options,
-    .tapes = portfolio_tapes,
-    .candidates = portfolio_candidates,
+    .tapes = by_options<portfolio_tapes>,
+    .candidates = by_options<portfolio_candidates>,
     .effort = {.trials = {.problems = 5, .stride = 7, .stages = 3, .ops = 4}},
 };
 

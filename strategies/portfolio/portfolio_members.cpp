@@ -28,13 +28,12 @@ std::string names_of(std::span<const Pass> passes) {
 
 /// Where the strategy would stop by the clock, it stops by its count of nodes or states.
 Pass limited(const StrategyInfo& strategy, std::int64_t effort) {
-  std::map<std::string, std::string, std::less<>> given;
-  for (const OptionInfo& option : strategy.options) {
-    if (option.name == "time_limit") given.emplace("time_limit", "86400");
-    if (option.name == "nodes") given.emplace("nodes", std::to_string(20 * effort));
-    if (option.name == "states") given.emplace("states", std::to_string(100'000 * effort));
-  }
-  return pass_of(strategy, std::move(given));
+  Pass pass = pass_of(strategy);
+  if (pass.options.get_if<SearchLimits>() == nullptr) return pass;
+  pass.options.change<SearchLimits>() = {.time_limit = 86'400,
+                                         .nodes = static_cast<int>(20 * effort),
+                                         .states = static_cast<std::size_t>(100'000 * effort)};
+  return pass;
 }
 
 std::size_t limit_of(const StrategyInfo& strategy, bool chain, std::int64_t effort) {
@@ -61,7 +60,7 @@ std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t
     if (target == MembersFor::pytorch) {
       if (std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->moves_parameters; })) return;
       for (Pass& pass : passes) {
-        if (has_option(*pass.strategy, "chunks")) pass.options = pass.options.with("chunks", "1");
+        if (pass.options.get_if<ChunkOptions>() != nullptr) pass.options.change<ChunkOptions>().chunks = 1;
       }
     }
     std::string spec = names_of(passes);

@@ -3,7 +3,6 @@
 // fairseq; n for a parameter of one dimension; n more with momentum.
 // Source: Shazeer, Stern, "Adafactor: adaptive learning rates with sublinear memory cost", ICML 2018.
 
-#include <array>
 #include <string>
 #include <variant>
 
@@ -12,6 +11,10 @@
 
 namespace plimsoll {
 namespace {
+
+struct AdafactorOptions {
+  bool momentum = false;
+};
 
 /// What PyTorch's loop over one parameter moves beside its gradient (once), its states and itself, in numbers of the
 /// parameter: its norm 1, the gradient's norms 2 by row and column, the estimate of the variance (made 1, divided 2,
@@ -51,17 +54,15 @@ class FactoredStates {
   bool momentum_;
 };
 
-std::variant<Problem, std::string> adafactor(const Problem& problem, const Options& options) {
-  return with_optimizer(problem, {.name = "adafactor", .states = FactoredStates(options.text("momentum") == "on")});
+std::variant<Problem, std::string> adafactor(const Problem& problem, const AdafactorOptions& options) {
+  return with_optimizer(problem, {.name = "adafactor", .states = FactoredStates(options.momentum)});
 }
 
-constexpr std::array adafactor_options{OptionInfo{
+constexpr auto adafactor_options = options_of<AdafactorOptions>(option_of<&AdafactorOptions::momentum>({
     .name = "momentum",
-    .default_value = "off",
-    .values = "off or on",
+    .words = "off on",
     .help = "on: the mean of updates is kept as well, a number for each of the parameter's",
-    .allowed = [](std::string_view text) { return text == "off" || text == "on"; },
-}};
+}));
 
 }  // namespace
 
@@ -76,7 +77,7 @@ extern constinit const StrategyInfo adafactor_strategy{
     .candidates = nullptr,
     .needs_updates = true,
     .needs_shapes = true,
-    .transform = adafactor,
+    .transform = by_options<adafactor>,
 };
 
 }  // namespace plimsoll

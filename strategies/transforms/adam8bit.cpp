@@ -4,18 +4,21 @@
 // Source: Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit optimizers via block-wise quantization", ICLR 2022; sizes as
 // in the program bitsandbytes.
 
-#include <array>
 #include <set>
 #include <string>
 #include <variant>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/rematerialization/policies/selective.h"
 #include "strategies/transforms/changed_states.h"
 
 namespace plimsoll {
 namespace {
+
+struct Adam8bitOptions {
+  std::string fp32 = "none";
+  std::int64_t least = 4096;
+};
 
 constexpr std::int64_t block_numbers = 256, bytes_of_scale = 4;
 constexpr Bytes both_tables{2 * 256 * 4};
@@ -58,11 +61,11 @@ ChangedStates states_as_they_are(const TrainedByAdam& of) {
   return {.states = {{"state 0", of.state, std::string(of.dtype)}, {"state 1", of.state, std::string(of.dtype)}}};
 }
 
-std::variant<Problem, std::string> adam8bit(const Problem& problem, const Options& options) {
-  const auto named = unchanged_names(problem.graph, options.text("fp32"));
+std::variant<Problem, std::string> adam8bit(const Problem& problem, const Adam8bitOptions& options) {
+  const auto named = unchanged_names(problem.graph, options.fp32);
   if (const std::string* why = std::get_if<std::string>(&named)) return *why;
   const auto& unchanged = std::get<std::set<std::string>>(named);
-  const std::int64_t least = options.integer("least");
+  const std::int64_t least = options.least;
   const auto rule = [&](const TrainedByAdam& of) -> std::variant<ChangedStates, std::string> {
     const bool stays = of.numbers < least || unchanged.contains(of.parameter.name);
     return stays ? states_as_they_are(of) : states_in_8_bits(of);
@@ -70,21 +73,20 @@ std::variant<Problem, std::string> adam8bit(const Problem& problem, const Option
   return with_optimizer(problem, {"adam8bit", rule, KeptState{"tables of adam8bit", both_tables, "float32"}});
 }
 
-constexpr std::array adam8bit_options{
-    OptionInfo{
+constexpr auto adam8bit_options = options_of<Adam8bitOptions>(
+    option_of<&Adam8bitOptions::fp32>({
         .name = "fp32",
-        .default_value = "none",
         .values = "none, embeddings or a pattern of names such as *.wte",
         .help = "parameters whose states stay as they are: embeddings are those that an op of that kind reads",
         .allowed = [](std::string_view text) { return !text.empty(); },
-    },
-    OptionInfo{
+    }),
+    option_of<&Adam8bitOptions::least>({
         .name = "least",
-        .default_value = "4096",
+        .least = 0,
+        .most = 1'000'000'000'000,
         .values = "a whole number from 0",
         .help = "parameters of fewer numbers keep their states as they are",
-        .allowed = integer_between<0, 1'000'000'000'000>,
-    }};
+    }));
 
 }  // namespace
 
@@ -98,7 +100,7 @@ extern constinit const StrategyInfo adam8bit_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .needs_updates = true,
-    .transform = adam8bit,
+    .transform = by_options<adam8bit>,
 };
 
 }  // namespace plimsoll

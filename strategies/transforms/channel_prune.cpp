@@ -6,17 +6,20 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string>
 #include <variant>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/transforms/channel_times.h"
 #include "strategies/transforms/pruned_graph.h"
 
 namespace plimsoll {
 namespace {
+
+struct ChannelPruneOptions {
+  double ratio = 0.5;
+  bool by_table = true;
+};
 
 double share_by_table(ChannelCounts before, ChannelCounts after) {
   return time_with_outputs(after.outputs) / time_with_outputs(before.outputs) * time_with_inputs(after.inputs) /
@@ -36,11 +39,10 @@ std::int64_t numbers_of_parameters(const Graph& graph) {
   return sum;
 }
 
-std::variant<Problem, std::string> channel_prune(const Problem& problem, const Options& options) {
+std::variant<Problem, std::string> channel_prune(const Problem& problem, const ChannelPruneOptions& options) {
   if (problem.chain) return "'" + problem.graph.name + "' is a chain, and only graphs have channels to prune";
-  const bool by_table = options.text("times") == "measured";
   std::variant<Graph, std::string> made =
-      pruned_graph(problem.graph, options.number("ratio"), by_table ? share_by_table : share_by_operations);
+      pruned_graph(problem.graph, options.ratio, options.by_table ? share_by_table : share_by_operations);
   if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);
   Problem changed = problem;
   changed.graph = std::get<Graph>(std::move(made));
@@ -51,21 +53,19 @@ std::variant<Problem, std::string> channel_prune(const Problem& problem, const O
   return changed;
 }
 
-constexpr std::array channel_prune_options{
-    OptionInfo{
+constexpr auto channel_prune_options = options_of<ChannelPruneOptions>(
+    option_of<&ChannelPruneOptions::ratio>({
         .name = "ratio",
-        .default_value = "0.5",
-        .values = "a number from 0 to 0.99",
+        .least = 0,
+        .most = 0.99,
         .help = "share of the channels of every convolution that goes",
-        .allowed = number_between<0, 99, 100>,
-    },
-    OptionInfo{
+    }),
+    option_of<&ChannelPruneOptions::by_table>({
         .name = "times",
-        .default_value = "measured",
+        .words = "proportional measured",
         .values = "measured or proportional",
         .help = "of convolutions: in the steps that were measured, or in proportion to their operations",
-        .allowed = [](std::string_view text) { return text == "measured" || text == "proportional"; },
-    }};
+    }));
 
 }  // namespace
 
@@ -79,7 +79,7 @@ extern constinit const StrategyInfo channel_prune_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .needs_shapes = true,
-    .transform = channel_prune,
+    .transform = by_options<channel_prune>,
 };
 
 }  // namespace plimsoll

@@ -8,19 +8,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <variant>
 
 #include "sim/io/quantity.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/rematerialization/policies/selective.h"
 #include "strategies/transforms/changed_states.h"
 
 namespace plimsoll {
 namespace {
+
+struct GaloreOptions {
+  std::int64_t rank = 4;
+  std::int64_t every = 200;
+  std::string matrices = "*";
+  std::uint32_t bits = 32;
+  bool refreshes = false;
+};
 
 struct ProjectedMatrix {
   std::int64_t longer, shorter, rank;
@@ -57,12 +63,12 @@ std::int64_t moved_by_galore(const ProjectedMatrix& m) {
 
 class ProjectedStates {
  public:
-  explicit ProjectedStates(const Options& options)
-      : matrices_(options.text("matrices")),
-        rank_(options.integer("rank")),
-        every_(options.integer("every")),
-        in_8_bits_(options.text("bits") == "8"),
-        refreshes_(options.text("step") == "refresh") {}
+  explicit ProjectedStates(const GaloreOptions& options)
+      : matrices_(options.matrices),
+        rank_(options.rank),
+        every_(options.every),
+        in_8_bits_(options.bits == 8),
+        refreshes_(options.refreshes) {}
 
   std::variant<ChangedStates, std::string> operator()(const TrainedByAdam& of) {
     const std::vector<std::int64_t>& shape = of.parameter.shape;
@@ -124,56 +130,51 @@ class ProjectedStates {
   Bytes usual_, spike_, gradients_, largest_gradient_;
 };
 
-std::variant<Problem, std::string> galore(const Problem& problem, const Options& options) {
+std::variant<Problem, std::string> galore(const Problem& problem, const GaloreOptions& options) {
   ProjectedStates states(options);
   std::variant<Problem, std::string> made =
       with_optimizer(problem, {.name = "galore", .states = [&](const TrainedByAdam& of) { return states(of); }});
   Problem* changed = std::get_if<Problem>(&made);
   if (changed == nullptr) return made;
   if (states.matrices() == 0) {
-    return fmt::format("no matrix of '{}' is '{}'", problem.graph.name, options.text("matrices"));
+    return fmt::format("no matrix of '{}' is '{}'", problem.graph.name, options.matrices);
   }
   changed->notes.push_back(states.text());
   return made;
 }
 
-constexpr std::array galore_options{
-    OptionInfo{
+constexpr auto galore_options = options_of<GaloreOptions>(
+    option_of<&GaloreOptions::rank>({
         .name = "rank",
-        .default_value = "4",
+        .least = 1,
+        .most = 1'000'000'000,
         .values = "a whole number from 1",
         .help = "rows or columns that gradients are projected to",
-        .allowed = integer_between<1, 1'000'000'000>,
-    },
-    OptionInfo{
+    }),
+    option_of<&GaloreOptions::every>({
         .name = "every",
-        .default_value = "200",
+        .least = 1,
+        .most = 1'000'000'000,
         .values = "a whole number from 1",
         .help = "steps from one decomposition to the next",
-        .allowed = integer_between<1, 1'000'000'000>,
-    },
-    OptionInfo{
+    }),
+    option_of<&GaloreOptions::matrices>({
         .name = "matrices",
-        .default_value = "*",
         .values = "a pattern of names such as *.weight.*",
         .help = "parameters of two dimensions that are projected; the others keep Adam's states",
         .allowed = [](std::string_view text) { return !text.empty(); },
-    },
-    OptionInfo{
+    }),
+    option_of<&GaloreOptions::bits>({
         .name = "bits",
-        .default_value = "32",
-        .values = "32 or 8",
+        .words = "32 8",
         .help = "8: projected states as those of adam8bit",
-        .allowed = [](std::string_view text) { return text == "32" || text == "8"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&GaloreOptions::refreshes>({
         .name = "step",
-        .default_value = "mean",
-        .values = "mean or refresh",
+        .words = "mean refresh",
         .help = "mean: the time of a decomposition spread over the steps between two, its memory left out; refresh: "
                 "the step that decomposes",
-        .allowed = [](std::string_view text) { return text == "mean" || text == "refresh"; },
-    }};
+    }));
 
 }  // namespace
 
@@ -188,7 +189,7 @@ extern constinit const StrategyInfo galore_strategy{
     .candidates = nullptr,
     .needs_updates = true,
     .needs_shapes = true,
-    .transform = galore,
+    .transform = by_options<galore>,
 };
 
 }  // namespace plimsoll

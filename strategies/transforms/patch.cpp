@@ -7,11 +7,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string>
 #include <variant>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/transforms/patched_graph.h"
 #include "strategies/transforms/stored_prefix.h"
@@ -19,16 +17,22 @@
 namespace plimsoll {
 namespace {
 
-std::variant<Problem, std::string> patch(const Problem& problem, const Options& options) {
+struct PatchOptions {
+  std::int64_t patches = 2;
+  std::size_t stages = 1;
+  std::int64_t pool = 3;
+};
+
+std::variant<Problem, std::string> patch(const Problem& problem, const PatchOptions& options) {
   if (problem.chain)
     return "'" + problem.graph.name + "' is a chain, whose stages do not say how their pictures overlap";
   const std::vector<std::uint32_t> stages = forward_stages(problem.graph);
-  const auto first = static_cast<std::size_t>(options.integer("stages"));
+  const std::size_t first = options.stages;
   if (first >= stages.size()) {
     return fmt::format("'{}' has {} stages, and one must be behind the {} in patches", problem.graph.name,
                        stages.size(), first);
   }
-  const PatchChoice choice{options.integer("patches"), stages[first], options.integer("pool")};
+  const PatchChoice choice{options.patches, stages[first], options.pool};
   std::variant<PatchedGraph, std::string> made = patched_graph(problem.graph, choice);
   if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);
   auto& patched = std::get<PatchedGraph>(made);
@@ -43,27 +47,26 @@ std::variant<Problem, std::string> patch(const Problem& problem, const Options& 
   return changed;
 }
 
-constexpr std::array patch_options{OptionInfo{
-                                       .name = "patches",
-                                       .default_value = "2",
-                                       .values = "a whole number from 1 to 64",
-                                       .help = "patches in a row and in a column",
-                                       .allowed = integer_between<1, 64>,
-                                   },
-                                   OptionInfo{
-                                       .name = "stages",
-                                       .default_value = "1",
-                                       .values = "a whole number from 1",
-                                       .help = "how many of the first stages run patch by patch",
-                                       .allowed = integer_between<1, 1'000'000>,
-                                   },
-                                   OptionInfo{
-                                       .name = "pool",
-                                       .default_value = "3",
-                                       .values = "a whole number from 1 to 64",
-                                       .help = "side of the windows of poolings, which graphs do not state",
-                                       .allowed = integer_between<1, 64>,
-                                   }};
+constexpr auto patch_options =
+    options_of<PatchOptions>(option_of<&PatchOptions::patches>({
+                                 .name = "patches",
+                                 .least = 1,
+                                 .most = 64,
+                                 .help = "patches in a row and in a column",
+                             }),
+                             option_of<&PatchOptions::stages>({
+                                 .name = "stages",
+                                 .least = 1,
+                                 .most = 1'000'000,
+                                 .values = "a whole number from 1",
+                                 .help = "how many of the first stages run patch by patch",
+                             }),
+                             option_of<&PatchOptions::pool>({
+                                 .name = "pool",
+                                 .least = 1,
+                                 .most = 64,
+                                 .help = "side of the windows of poolings, which graphs do not state",
+                             }));
 
 }  // namespace
 
@@ -77,7 +80,7 @@ extern constinit const StrategyInfo patch_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .needs_shapes = true,
-    .transform = patch,
+    .transform = by_options<patch>,
 };
 
 }  // namespace plimsoll

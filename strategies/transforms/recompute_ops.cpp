@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +18,10 @@
 
 namespace plimsoll {
 namespace {
+
+struct RecomputeOpsOptions {
+  std::string ops = "score+softmax+dropout";
+};
 
 /// The last parts of names of forward ops, each once.
 std::vector<std::string_view> last_parts(const Graph& graph) {
@@ -32,12 +35,12 @@ std::vector<std::string_view> last_parts(const Graph& graph) {
   return parts;
 }
 
-std::variant<Problem, std::string> recompute_ops(const Problem& problem, const Options& options) {
+std::variant<Problem, std::string> recompute_ops(const Problem& problem, const RecomputeOpsOptions& options) {
   if (problem.chain) {
     return fmt::format("'{}' is a chain, whose ops are whole stages: 'selective' chooses among these",
                        problem.graph.name);
   }
-  const std::string_view patterns = options.text("ops");
+  const std::string_view patterns = options.ops;
   std::vector<bool> runs_again;
   for (const Op& op : problem.graph.ops) {
     runs_again.push_back(op.phase == Phase::forward && matches(patterns, op.name));
@@ -53,13 +56,12 @@ std::variant<Problem, std::string> recompute_ops(const Problem& problem, const O
   return changed;
 }
 
-constexpr std::array recompute_ops_options{OptionInfo{
+constexpr auto recompute_ops_options = options_of<RecomputeOpsOptions>(option_of<&RecomputeOpsOptions::ops>({
     .name = "ops",
-    .default_value = "score+softmax+dropout",
     .values = "patterns of names joined by '+'",
     .help = "which ops run again: whole names or parts of them between dots, with * and ?",
     .allowed = [](std::string_view text) { return !text.empty(); },
-}};
+}));
 
 }  // namespace
 
@@ -74,7 +76,7 @@ extern constinit const StrategyInfo recompute_ops_strategy{
     .options = recompute_ops_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = recompute_ops,
+    .transform = by_options<recompute_ops>,
 };
 
 }  // namespace plimsoll

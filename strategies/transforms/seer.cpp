@@ -6,18 +6,24 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string>
 #include <variant>
 
 #include "sim/io/quantity.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/parameters/frozen_problem.h"
 #include "strategies/transforms/stored_prefix.h"
 
 namespace plimsoll {
 namespace {
+
+struct SeerOptions {
+  std::optional<std::size_t> layers;
+  double fraction = 0.5;
+  bool writes = false;
+  bool on_disk = false;
+  std::int64_t iterations = 1;
+};
 
 /// Of the parameters, which are read by stages that are trained; or why one cannot be told.
 std::variant<std::vector<bool>, std::string> trained_behind(const Graph& graph, std::uint32_t first) {
@@ -47,22 +53,26 @@ struct Store {
   Seconds moves(Bytes bytes) const { return route->latency + bytes / route->bandwidth; }
 };
 
-std::variant<Store, std::string> store_of(const Platform& platform, std::string_view where) {
+std::string_view store_name(bool on_disk) {
+  return on_disk ? "disk" : "host";
+}
+
+std::variant<Store, std::string> store_of(const Platform& platform, bool on_disk) {
   const DeviceId device{0};
   const std::optional<MemoryId> host = memory_at(platform, device, place::host);
-  const std::optional<MemoryId> home = where == "disk" ? memory_at(platform, device, place::disk) : host;
-  if (!home) return fmt::format("platform '{}' has no {} to store outputs in", platform.name, where);
+  const std::optional<MemoryId> home = on_disk ? memory_at(platform, device, place::disk) : host;
+  if (!home) return fmt::format("platform '{}' has no {} to store outputs in", platform.name, store_name(on_disk));
   return Store{platform[*home], route_between(platform, *home, platform[device].memory)};
 }
 
 /// With a note on what the store takes and what it costs to use it, neither of which is part of the iteration.
-std::variant<Problem, std::string> priced(Problem problem, const Options& options, Bytes stored, bool writes) {
-  const std::variant<Store, std::string> found = store_of(problem.platform, options.text("store"));
+std::variant<Problem, std::string> priced(Problem problem, const SeerOptions& options, Bytes stored, bool writes) {
+  const std::variant<Store, std::string> found = store_of(problem.platform, options.on_disk);
   if (const std::string* why = std::get_if<std::string>(&found)) return *why;
   const auto& store = std::get<Store>(found);
-  const Bytes iteration = problem.micro_batches * stored, all = options.integer("iterations") * iteration;
+  const Bytes iteration = problem.micro_batches * stored, all = options.iterations * iteration;
   if (store.memory.capacity && all > *store.memory.capacity) {
-    return fmt::format("{} of outputs do not fit into the {}", format_bytes(all), options.text("store"));
+    return fmt::format("{} of outputs do not fit into the {}", format_bytes(all), store_name(options.on_disk));
   }
   problem.notes.push_back(fmt::format(
       "seer stores {} a micro-batch, {} in all at {}; {} {} an iteration is not in its time: {}", format_bytes(stored),
@@ -71,12 +81,12 @@ std::variant<Problem, std::string> priced(Problem problem, const Options& option
   return problem;
 }
 
-std::variant<Problem, std::string> seer(const Problem& problem, const Options& options) {
+std::variant<Problem, std::string> seer(const Problem& problem, const SeerOptions& options) {
   const std::vector<std::uint32_t> stages = forward_stages(problem.graph);
   const std::size_t others = stages.empty() ? 0 : stages.size() - 1;  // the last is the loss
-  const bool by_share = options.text("layers") == "auto";
-  const auto frozen = by_share ? static_cast<std::size_t>(options.number("fraction") * static_cast<double>(others))
-                               : static_cast<std::size_t>(options.integer("layers"));
+  const bool by_share = !options.layers;
+  const auto frozen =
+      by_share ? static_cast<std::size_t>(options.fraction * static_cast<double>(others)) : *options.layers;
   if (frozen == 0 || frozen > others) {
     return fmt::format("{} of the {} stages before the loss would be frozen: expected from 1 to {}", frozen, others,
                        others);
@@ -89,46 +99,41 @@ std::variant<Problem, std::string> seer(const Problem& problem, const Options& o
   std::variant<WithoutPrefix, std::string> cut = without_prefix(std::get<Problem>(made), first);
   if (std::string* why = std::get_if<std::string>(&cut)) return std::move(*why);
   auto& after = std::get<WithoutPrefix>(cut);
-  const bool writes = options.text("phase") == "before";
+  const bool writes = options.writes;
   return priced(writes ? std::get<Problem>(std::move(made)) : std::move(after.problem), options, after.stored, writes);
 }
 
-constexpr std::array seer_options{
-    OptionInfo{
+constexpr auto seer_options = options_of<SeerOptions>(
+    option_of<&SeerOptions::layers>({
         .name = "layers",
-        .default_value = "auto",
+        .least = 1,
+        .most = 1'000'000,
         .values = "auto or a whole number from 1",
         .help = "how many of the first stages are frozen; auto: as many as fraction says",
-        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
-    },
-    OptionInfo{
+    }),
+    option_of<&SeerOptions::fraction>({
         .name = "fraction",
-        .default_value = "0.5",
-        .values = "a number from 0 to 1",
+        .least = 0,
+        .most = 1,
         .help = "share of the stages before the loss that is frozen, rounded down",
-        .allowed = number_between<0, 1, 1>,
-    },
-    OptionInfo{
+    }),
+    option_of<&SeerOptions::writes>({
         .name = "phase",
-        .default_value = "after",
-        .values = "after or before",
+        .words = "after before",
         .help = "an iteration after the outputs are stored, or one before, which makes and stores them",
-        .allowed = [](std::string_view text) { return text == "after" || text == "before"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&SeerOptions::on_disk>({
         .name = "store",
-        .default_value = "host",
-        .values = "host or disk",
+        .words = "host disk",
         .help = "where the outputs are stored",
-        .allowed = [](std::string_view text) { return text == "host" || text == "disk"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&SeerOptions::iterations>({
         .name = "iterations",
-        .default_value = "1",
+        .least = 1,
+        .most = 1'000'000'000,
         .values = "a whole number from 1",
         .help = "of an epoch: the outputs of so many are stored",
-        .allowed = integer_between<1, 1'000'000'000>,
-    }};
+    }));
 
 }  // namespace
 
@@ -143,7 +148,7 @@ extern constinit const StrategyInfo seer_strategy{
     .options = seer_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = seer,
+    .transform = by_options<seer>,
 };
 
 }  // namespace plimsoll

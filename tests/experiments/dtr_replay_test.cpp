@@ -29,7 +29,7 @@ TEST_CASE("a real log replays by the letter of the rules", "[dtr]") {
   for (const std::string heuristic : {"dtr", "dtr_eq", "local", "lru", "size", "msps"}) {
     for (std::int64_t tenths = 10; tenths >= 2; --tenths) {
       const std::int64_t budget = baseline.memory.count * tenths / 10;
-      const DtrReplay replay = replay_dtr_log(log, Bytes{budget}, *dtr_heuristic(heuristic));
+      const DtrReplay replay = replay_dtr_log(log, Bytes{budget}, *from_name<DtrHeuristic>(heuristic));
       const OracleRun oracle = oracle_dtr(log, budget, heuristic, baseline.compute);
       INFO(heuristic << " at " << tenths << " tenths");
       CHECK((replay.run.end == DtrEnd::finished) == (oracle.end == "finished"));

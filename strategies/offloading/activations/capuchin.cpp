@@ -4,7 +4,6 @@
 // ASPLOS 2020.
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "sim/core/expects.h"
@@ -19,6 +18,12 @@
 
 namespace plimsoll {
 namespace {
+
+enum class CapuchinRecompute : std::uint8_t { fastest, on, off };
+
+struct CapuchinOptions : OffloadOptions {
+  CapuchinRecompute recompute = CapuchinRecompute::fastest;
+};
 
 /// The measured iteration: when each position begins, and when the last one ends.
 std::vector<Seconds> measured_starts(const PartTask& task, const OffloadModel& model) {
@@ -152,7 +157,7 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
 
 /// At each level of memory with as many evictions as it takes.
 void add_plans(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts, const OpModel* ops,
-               std::string_view levels, TapePool& pool) {
+               std::optional<std::int64_t> levels, TapePool& pool) {
   const CapuchinChoice choice = choose_evictions(model, starts, ops);
   for (const Bytes budget : memory_levels(choice.peaks.back(), choice.peaks.front(), levels, model.positions())) {
     const auto enough = std::ranges::find_if(choice.peaks, [&](Bytes peak) { return peak <= budget; });
@@ -193,35 +198,32 @@ std::vector<OffloadModel> with_assumed_rates(const OffloadModel& model) {
   return models;
 }
 
-TapePool capuchin_plans(const PartTask& task, const Options& options, const Tape* before, const OffloadModel& model) {
+TapePool capuchin_plans(const PartTask& task, const CapuchinOptions& options, const Tape* before,
+                        const OffloadModel& model) {
   TapePool pool;
   pool.add(planned_moves(task, model, {}));
   const std::vector<Seconds> starts = measured_starts(task, model);
-  const std::string_view recompute = options.text("recompute");
   std::optional<OpModel> ops;
-  if (before == nullptr && recompute != "off") ops = op_model(task);
+  if (before == nullptr && options.recompute != CapuchinRecompute::off) ops = op_model(task);
   std::vector<const OpModel*> may_run_again;
-  if (model.has_host && (recompute != "on" || !ops)) may_run_again.push_back(nullptr);
+  if (model.has_host && (options.recompute != CapuchinRecompute::on || !ops)) may_run_again.push_back(nullptr);
   if (ops) may_run_again.push_back(&*ops);
   for (const OffloadModel& assumed : with_assumed_rates(model)) {
-    for (const OpModel* again : may_run_again) add_plans(task, assumed, starts, again, options.text("levels"), pool);
+    for (const OpModel* again : may_run_again) add_plans(task, assumed, starts, again, options.levels, pool);
   }
   return pool;
 }
 
-constexpr std::array capuchin_options{
-    OptionInfo{
+constexpr auto capuchin_options = options_of<CapuchinOptions>(
+    option_of<&CapuchinOptions::recompute>({
         .name = "recompute",
-        .default_value = "auto",
-        .values = "auto, on or off",
+        .words = "auto on off",
         .help = "on: recompute where that costs less than a copy; off: copy only; auto: the faster of the two; after "
                 "another pass nothing more is recomputed",
-        .allowed = [](std::string_view text) { return text == "auto" || text == "on" || text == "off"; },
-    },
-    levels_option,
-};
+    }),
+    levels_option);
 
-std::vector<TapeOutcome> capuchin_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> capuchin_tapes(const PartTask& task, const CapuchinOptions& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
@@ -229,7 +231,7 @@ std::vector<TapeOutcome> capuchin_tapes(const PartTask& task, const Options& opt
       .outcomes(budgets, "no more than this can be offloaded or recomputed");
 }
 
-std::vector<Bytes> capuchin_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> capuchin_candidates(const PartTask& task, const CapuchinOptions& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
   return capuchin_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
@@ -245,8 +247,8 @@ extern constinit const StrategyInfo capuchin_strategy{
     .source = "Peng, Shi, Dai, Jin, Ma, Xiong, Yang, Qian, \"Capuchin\", ASPLOS 2020",
     .chains_only = false,
     .options = capuchin_options,
-    .tapes = capuchin_tapes,
-    .candidates = capuchin_candidates,
+    .tapes = by_options<capuchin_tapes>,
+    .candidates = by_options<capuchin_candidates>,
     .effort = {.stages = 300, .ops = 5000},
 };
 

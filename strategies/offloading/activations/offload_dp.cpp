@@ -4,9 +4,7 @@
 // hand; states as in the offloading half of POFO (Beaumont, Eyraud-Dubois, Shilova, NeurIPS 2021).
 
 #include <algorithm>
-#include <array>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
@@ -17,6 +15,10 @@
 
 namespace plimsoll {
 namespace {
+
+struct OffloadDpOptions : OffloadOptions {
+  std::uint32_t slots = 24;
+};
 
 /// A stage's first forward and last backward position on the tape, and what its first forward leaves for the backward.
 std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& model) {
@@ -38,16 +40,15 @@ std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& mo
   return stages;
 }
 
-TapePool offload_dp_plans(const PartTask& task, const Options& options, const OffloadModel& model) {
+TapePool offload_dp_plans(const PartTask& task, const OffloadDpOptions& options, const OffloadModel& model) {
   TapePool pool;
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
-  const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
-  const auto slots = static_cast<std::uint32_t>(options.integer("slots"));
+  const std::uint32_t chunks = options.chunks;
+  const auto slots = options.slots;
   const Selection all = select_items(model, offload_items(model, 1), SelectionRule::first_made);
   const std::vector<OffloadStage> stages = stages_of(task, model);
-  for (const Bytes budget :
-       memory_levels(all.peaks.back(), all.peaks.front(), options.text("levels"), model.positions())) {
+  for (const Bytes budget : memory_levels(all.peaks.back(), all.peaks.front(), options.levels, model.positions())) {
     const std::optional<std::vector<bool>> leaves = choose_stages(model, stages, budget, slots);
     std::vector<bool> chosen(model.gaps.size(), false);
     for (std::size_t i = 0; leaves && i < stages.size(); ++i) {
@@ -60,24 +61,25 @@ TapePool offload_dp_plans(const PartTask& task, const Options& options, const Of
   return pool;
 }
 
-constexpr std::array offload_dp_options{
-    text_option("slots", "24", "a whole number from 2 to 100",
-                "resolution of the choice: sizes are rounded to 1/slots of the bytes that can be offloaded; the plan "
+constexpr auto offload_dp_options = options_of<OffloadDpOptions>(
+    option_of<&OffloadDpOptions::slots>({
+        .name = "slots",
+        .least = 2,
+        .most = 100,
+        .help = "resolution of the choice: sizes are rounded to 1/slots of the bytes that can be offloaded; the plan "
                 "itself is exact",
-                integer_between<2, 100>),
-    text_option("chunks", "4", "a whole number from 1 to 64",
-                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>),
-    levels_option,
-    store_option,
-};
+    }),
+    copy_chunks_option, levels_option, store_option);
 
-std::vector<TapeOutcome> offload_dp_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> offload_dp_tapes(const PartTask& task, const OffloadDpOptions& options,
                                           std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return best_plans(task, options, budgets, before, offload_dp_plans);
+  return best_plans(task, options, budgets, before,
+                    [&](const OffloadModel& model) { return offload_dp_plans(task, options, model); });
 }
 
-std::vector<Bytes> offload_dp_candidates(const PartTask& task, const Options& options) {
-  return peaks_of_plans(task, options, offload_dp_plans);
+std::vector<Bytes> offload_dp_candidates(const PartTask& task, const OffloadDpOptions& options) {
+  return peaks_of_plans(task, options,
+                        [&](const OffloadModel& model) { return offload_dp_plans(task, options, model); });
 }
 
 }  // namespace
@@ -89,8 +91,8 @@ extern constinit const StrategyInfo offload_dp_strategy{
     .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
     .chains_only = true,
     .options = offload_dp_options,
-    .tapes = offload_dp_tapes,
-    .candidates = offload_dp_candidates,
+    .tapes = by_options<offload_dp_tapes>,
+    .candidates = by_options<offload_dp_candidates>,
     .effort = {.stages = 300},
 };
 

@@ -6,11 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <string>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/models/op_sequence.h"
@@ -21,6 +19,10 @@
 
 namespace plimsoll {
 namespace {
+
+struct OffloadExactOptions : OffloadOptions {
+  std::int64_t values = 14;
+};
 
 constexpr std::size_t rows_of_a_search = 50'000;  // of a search, some milliseconds to a second
 constexpr Seconds never{std::numeric_limits<double>::infinity()};
@@ -62,23 +64,27 @@ TapeOutcome outcome(const PartTask& task, const OffloadModel& model, const std::
   return known;
 }
 
-bool too_many(const std::vector<OffloadItem>& items, const Options& options) {
-  return static_cast<std::int64_t>(items.size()) > options.integer("values");
+bool too_many(const std::vector<OffloadItem>& items, const OffloadExactOptions& options) {
+  return static_cast<std::int64_t>(items.size()) > options.values;
 }
 
 /// Whole values, as the search moves them.
 Options greedy_options() {
-  return Options(offload_greedy_strategy.options, {{"chunks", "1"}});
+  Options options(offload_greedy_strategy.options);
+  options.change<ChunkOptions>().chunks = 1;
+  return options;
 }
 
-constexpr std::array offload_exact_options{
-    text_option("values", "14", "a whole number from 1 to 20",
-                "largest number of values for which the search runs; with more the plan is that of offload_greedy",
-                integer_between<1, 20>),
-    store_option,
-};
+constexpr auto offload_exact_options = options_of<OffloadExactOptions>(
+    option_of<&OffloadExactOptions::values>({
+        .name = "values",
+        .least = 1,
+        .most = 20,
+        .help = "largest number of values for which the search runs; with more the plan is that of offload_greedy",
+    }),
+    store_option);
 
-std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const OffloadExactOptions& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
@@ -91,7 +97,7 @@ std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options
       PlannedTape* tape = std::get_if<PlannedTape>(&outcome);
       if (tape == nullptr) continue;
       tape->note = fmt::format("no search: {} values, more than values={}; the plan is that of offload_greedy",
-                               items.size(), options.integer("values"));
+                               items.size(), options.values);
     }
     return outcomes;
   }
@@ -101,7 +107,7 @@ std::vector<TapeOutcome> offload_exact_tapes(const PartTask& task, const Options
   return outcomes;
 }
 
-std::vector<Bytes> offload_exact_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> offload_exact_candidates(const PartTask& task, const OffloadExactOptions& options) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr, offload_store(task, options));
   const OffloadModel* model = std::get_if<OffloadModel>(&made);
   if (model == nullptr) return {};
@@ -125,8 +131,8 @@ extern constinit const StrategyInfo offload_exact_strategy{
     .source = "own; the problem is Beaumont, Eyraud-Dubois, Shilova's, Euro-Par 2020",
     .chains_only = false,
     .options = offload_exact_options,
-    .tapes = offload_exact_tapes,
-    .candidates = offload_exact_candidates,
+    .tapes = by_options<offload_exact_tapes>,
+    .candidates = by_options<offload_exact_candidates>,
     .effort = {.stages = 20, .ops = 40, .trials = {.problems = 50, .stride = 7, .stages = 4, .ops = 6}},
 };
 

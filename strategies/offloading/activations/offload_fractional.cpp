@@ -4,9 +4,7 @@
 // deep neural network training", Euro-Par 2020.
 
 #include <algorithm>
-#include <array>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/offload_levels.h"
 #include "strategies/offloading/activations/offload_placement.h"
@@ -17,14 +15,18 @@
 namespace plimsoll {
 namespace {
 
-TapePool offload_fractional_plans(const PartTask& task, const Options& options, const OffloadModel& model) {
+struct OffloadFractionalOptions : OffloadOptions {
+  OffloadFractionalOptions() { chunks = 16; }
+};
+
+TapePool offload_fractional_plans(const PartTask& task, const OffloadFractionalOptions& options,
+                                  const OffloadModel& model) {
   TapePool pool;
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
-  const Selection selection = select_items(
-      model, offload_items(model, static_cast<std::uint32_t>(options.integer("chunks"))), SelectionRule::first_made);
+  const Selection selection = select_items(model, offload_items(model, options.chunks), SelectionRule::first_made);
   for (const Bytes budget :
-       memory_levels(selection.peaks.back(), selection.peaks.front(), options.text("levels"), model.positions())) {
+       memory_levels(selection.peaks.back(), selection.peaks.front(), options.levels, model.positions())) {
     const std::span<const OffloadItem> items = std::span(selection.items).first(*selection.needed(budget));
     if (const std::optional<PlacedCopies> made = placed_items(model, items, budget)) {
       pool.add(planned_moves(task, model, made->moves));
@@ -33,20 +35,24 @@ TapePool offload_fractional_plans(const PartTask& task, const Options& options, 
   return pool;
 }
 
-constexpr std::array offload_fractional_options{
-    text_option("chunks", "16", "a whole number from 1 to 1000",
-                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 1000>),
-    levels_option,
-    store_option,
-};
+constexpr auto offload_fractional_options = options_of<OffloadFractionalOptions>(
+    option_of<&ChunkOptions::chunks>({
+        .name = "chunks",
+        .least = 1,
+        .most = 1000,
+        .help = "number of chunks of a value; each chunk is copied and freed on its own",
+    }),
+    levels_option, store_option);
 
-std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const OffloadFractionalOptions& options,
                                                   std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return best_plans(task, options, budgets, before, offload_fractional_plans);
+  return best_plans(task, options, budgets, before,
+                    [&](const OffloadModel& model) { return offload_fractional_plans(task, options, model); });
 }
 
-std::vector<Bytes> offload_fractional_candidates(const PartTask& task, const Options& options) {
-  return peaks_of_plans(task, options, offload_fractional_plans);
+std::vector<Bytes> offload_fractional_candidates(const PartTask& task, const OffloadFractionalOptions& options) {
+  return peaks_of_plans(task, options,
+                        [&](const OffloadModel& model) { return offload_fractional_plans(task, options, model); });
 }
 
 }  // namespace
@@ -58,8 +64,8 @@ extern constinit const StrategyInfo offload_fractional_strategy{
     .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
     .chains_only = false,
     .options = offload_fractional_options,
-    .tapes = offload_fractional_tapes,
-    .candidates = offload_fractional_candidates,
+    .tapes = by_options<offload_fractional_tapes>,
+    .candidates = by_options<offload_fractional_candidates>,
     .effort = {.stages = 300, .ops = 5000},
 };
 

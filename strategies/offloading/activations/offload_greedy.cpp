@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
@@ -46,15 +45,16 @@ struct PlacedLevel {
 /// they take if nobody shares the links, as long as that may be the fastest.
 class OffloadPlanner {
  public:
-  OffloadPlanner(const PartTask& task, const OffloadModel& model, const Options& options, std::optional<Bytes> most)
+  OffloadPlanner(const PartTask& task, const OffloadModel& model, const OffloadOptions& options,
+                 std::optional<Bytes> most)
       : task_(task), model_(model) {
     const Bytes full = model.memory.empty() ? Bytes{0} : *std::ranges::max_element(model.memory);
     candidates_.push_back({full, {}});
     for (const Seconds time : model.time) candidates_[0].placement.makespan += time;
     if (!model.has_host) return;
-    const auto chunks = static_cast<std::uint32_t>(options.integer("chunks"));
-    add(1, options.text("levels"), most);
-    if (chunks > 1) add(chunks, options.text("levels"), most);
+    const std::uint32_t chunks = options.chunks;
+    add(1, options.levels, most);
+    if (chunks > 1) add(chunks, options.levels, most);
     std::ranges::stable_sort(candidates_, {}, [](const PlacedLevel& c) { return c.placement.makespan; });
   }
 
@@ -125,14 +125,9 @@ class OffloadPlanner {
   std::vector<PlacedLevel> candidates_;  // the fastest first, if nobody shares the links
 };
 
-constexpr std::array offload_greedy_options{
-    text_option("chunks", "4", "a whole number from 1 to 64",
-                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>),
-    levels_option,
-    store_option,
-};
+constexpr auto offload_greedy_options = options_of<OffloadOptions>(copy_chunks_option, levels_option, store_option);
 
-std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const OffloadOptions& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
@@ -148,7 +143,7 @@ std::vector<TapeOutcome> offload_greedy_tapes(const PartTask& task, const Option
   return with_fluid_gaps(task, model, budgets, std::move(outcomes));
 }
 
-std::vector<Bytes> offload_greedy_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> offload_greedy_candidates(const PartTask& task, const OffloadOptions& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr, offload_store(task, options));
   if (std::holds_alternative<std::string>(model)) return {};
   return OffloadPlanner(task, std::get<OffloadModel>(model), options, std::nullopt).levels();
@@ -163,8 +158,8 @@ extern constinit const StrategyInfo offload_greedy_strategy{
     .source = "own; free time as measured by Capuchin, Peng et al., ASPLOS 2020",
     .chains_only = false,
     .options = offload_greedy_options,
-    .tapes = offload_greedy_tapes,
-    .candidates = offload_greedy_candidates,
+    .tapes = by_options<offload_greedy_tapes>,
+    .candidates = by_options<offload_greedy_candidates>,
 };
 
 }  // namespace plimsoll

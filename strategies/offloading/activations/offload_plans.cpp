@@ -6,20 +6,19 @@
 
 namespace plimsoll {
 
-std::vector<TapeOutcome> best_plans(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> best_plans(const PartTask& task, const OffloadOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before,
-                                    PlansFunction plans) {
+                                    const PlansFunction& plans) {
   const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
-  return with_fluid_gaps(task, model, budgets,
-                         plans(task, options, model).outcomes(budgets, "no more than this can be offloaded"));
+  return with_fluid_gaps(task, model, budgets, plans(model).outcomes(budgets, "no more than this can be offloaded"));
 }
 
-std::vector<Bytes> peaks_of_plans(const PartTask& task, const Options& options, PlansFunction plans) {
+std::vector<Bytes> peaks_of_plans(const PartTask& task, const OffloadOptions& options, const PlansFunction& plans) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr, offload_store(task, options));
   if (std::holds_alternative<std::string>(model)) return {};
-  return plans(task, options, std::get<OffloadModel>(model)).peaks();
+  return plans(std::get<OffloadModel>(model)).peaks();
 }
 
 }  // namespace plimsoll

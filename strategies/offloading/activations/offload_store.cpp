@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-MemoryId offload_store(const PartTask& task, const Options& options) {
-  const std::string_view name = options.text("to");
+MemoryId offload_store(const PartTask& task, const OffloadOptions& options) {
+  const std::string_view name = options.to;
   if (name == "host") return place::host;
   const Platform& platform = task.problem.platform;
   const DeviceId device = task.part().device;

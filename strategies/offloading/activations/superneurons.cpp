@@ -4,7 +4,6 @@
 // neural networks", PPoPP 2018.
 
 #include <algorithm>
-#include <array>
 
 #include "strategies/api/strategy.h"
 #include "strategies/models/recompute_order.h"
@@ -17,7 +16,11 @@
 namespace plimsoll {
 namespace {
 
-enum class Recompute : std::uint8_t { cost_aware, speed, memory };
+enum class Recompute : std::uint8_t { fastest, cost_aware, speed, memory, off };
+
+struct SuperneuronsOptions : OffloadOptions {
+  Recompute recompute = Recompute::fastest;
+};
 
 /// The prefetch of a value begins with the backward of the convolution before the one that needs it.
 std::vector<std::uint32_t> at_convolution_before(const OffloadModel& model, const std::vector<bool>& conv,
@@ -33,7 +36,8 @@ std::vector<std::uint32_t> at_convolution_before(const OffloadModel& model, cons
 
 /// From a tape: at each level of memory what convolutions made leaves in the order in which it was made, no more than
 /// must.
-void add_superneurons_plans(const PartTask& task, const OffloadModel& model, std::string_view levels, TapePool& pool) {
+void add_superneurons_plans(const PartTask& task, const OffloadModel& model, std::optional<std::int64_t> levels,
+                            TapePool& pool) {
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return;
   const std::vector<bool> conv = conv_positions(task, model);
@@ -101,19 +105,19 @@ class Segments {
   Bytes largest_layer_;
 };
 
-TapePool superneurons_plans(const PartTask& task, const Options& options, const Tape* before,
+TapePool superneurons_plans(const PartTask& task, const SuperneuronsOptions& options, const Tape* before,
                             const OffloadModel& model) {
   TapePool pool;
-  const std::string_view recompute = options.text("recompute"), levels = options.text("levels");
+  const Recompute recompute = options.recompute;
+  const std::optional<std::int64_t> levels = options.levels;
   const bool alone = before == nullptr;
-  if (recompute == "off" || recompute == "auto" || !alone) add_superneurons_plans(task, model, levels, pool);
-  if (recompute == "off" || !alone) return pool;
+  if (recompute == Recompute::off || recompute == Recompute::fastest || !alone)
+    add_superneurons_plans(task, model, levels, pool);
+  if (recompute == Recompute::off || !alone) return pool;
   const OpModel ops = op_model(task);
   const Segments segments(task, model, ops);
-  constexpr std::array modes{std::pair{"cost_aware", Recompute::cost_aware}, std::pair{"speed", Recompute::speed},
-                             std::pair{"memory", Recompute::memory}};
-  for (const auto& [name, mode] : modes) {
-    if (recompute != "auto" && recompute != name) continue;
+  for (const Recompute mode : {Recompute::cost_aware, Recompute::speed, Recompute::memory}) {
+    if (recompute != Recompute::fastest && recompute != mode) continue;
     const std::optional<OpSequence> sequence = segments.sequence(mode);
     if (!sequence) continue;
     const PlannedTape tape = planned_ops(task, *sequence);
@@ -123,23 +127,17 @@ TapePool superneurons_plans(const PartTask& task, const Options& options, const 
   return pool;
 }
 
-constexpr std::array superneurons_options{
-    OptionInfo{
+constexpr auto superneurons_options = options_of<SuperneuronsOptions>(
+    option_of<&SuperneuronsOptions::recompute>({
         .name = "recompute",
-        .default_value = "auto",
-        .values = "auto, cost_aware, speed, memory or off",
+        .words = "auto cost_aware speed memory off",
         .help = "how the layers between convolutions are recomputed: speed: once for the segment, then kept; memory: "
                 "anew for each backward; cost_aware: speed where the segment is no larger than the largest layer, else "
                 "memory; off: not at all; auto: whichever is the fastest within the budget",
-        .allowed =
-            [](std::string_view text) {
-              return text == "auto" || text == "cost_aware" || text == "speed" || text == "memory" || text == "off";
-            },
-    },
-    levels_option,
-};
+    }),
+    levels_option);
 
-std::vector<TapeOutcome> superneurons_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> superneurons_tapes(const PartTask& task, const SuperneuronsOptions& options,
                                             std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
@@ -147,7 +145,7 @@ std::vector<TapeOutcome> superneurons_tapes(const PartTask& task, const Options&
       .outcomes(budgets, "no more than this can be offloaded or recomputed");
 }
 
-std::vector<Bytes> superneurons_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> superneurons_candidates(const PartTask& task, const SuperneuronsOptions& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
   return superneurons_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
@@ -163,8 +161,8 @@ extern constinit const StrategyInfo superneurons_strategy{
     .source = "Wang, Ye, Zhao, Wu, Li, Song, Xu, Kraska, \"SuperNeurons\", PPoPP 2018",
     .chains_only = false,
     .options = superneurons_options,
-    .tapes = superneurons_tapes,
-    .candidates = superneurons_candidates,
+    .tapes = by_options<superneurons_tapes>,
+    .candidates = by_options<superneurons_candidates>,
 };
 
 }  // namespace plimsoll

@@ -4,7 +4,6 @@
 // MICRO 2016.
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "strategies/api/strategy.h"
@@ -15,6 +14,12 @@
 
 namespace plimsoll {
 namespace {
+
+enum class VdnnMode : std::uint8_t { fastest, all, conv };
+
+struct VdnnOptions {
+  VdnnMode mode = VdnnMode::fastest;
+};
 
 /// A layer's input leaves while the layer runs. What a layer makes for its own backward cannot leave before it is made:
 /// it goes while the next layer runs.
@@ -58,38 +63,36 @@ std::vector<OffloadMove> vdnn_moves(const OffloadModel& model, const std::vector
   return moves;
 }
 
-TapePool vdnn_plans(const PartTask& task, const OffloadModel& model, std::string_view mode) {
+TapePool vdnn_plans(const PartTask& task, const OffloadModel& model, VdnnMode mode) {
   const std::vector<bool> conv = conv_positions(task, model);
   TapePool pool;
-  if (mode == "dyn") pool.add(planned_moves(task, model, {}));
+  if (mode == VdnnMode::fastest) pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
-  if (mode != "all") pool.add(planned_moves(task, model, vdnn_moves(model, conv, false)));
-  if (mode != "conv") pool.add(planned_moves(task, model, vdnn_moves(model, conv, true)));
+  if (mode != VdnnMode::all) pool.add(planned_moves(task, model, vdnn_moves(model, conv, false)));
+  if (mode != VdnnMode::conv) pool.add(planned_moves(task, model, vdnn_moves(model, conv, true)));
   return pool;
 }
 
-constexpr std::array vdnn_options{OptionInfo{
+constexpr auto vdnn_options = options_of<VdnnOptions>(option_of<&VdnnOptions::mode>({
     .name = "mode",
-    .default_value = "dyn",
-    .values = "dyn, all or conv",
+    .words = "dyn all conv",
     .help = "layers whose inputs are offloaded: all; conv: layers that convolve or multiply matrices; dyn: none, conv "
             "or all, whichever is the fastest within the budget",
-    .allowed = [](std::string_view text) { return text == "dyn" || text == "all" || text == "conv"; },
-}};
+}));
 
-std::vector<TapeOutcome> vdnn_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> vdnn_tapes(const PartTask& task, const VdnnOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  const TapePool pool = vdnn_plans(task, std::get<OffloadModel>(model), options.text("mode"));
+  const TapePool pool = vdnn_plans(task, std::get<OffloadModel>(model), options.mode);
   if (pool.empty()) return refused(no_host(task), budgets);
   return pool.outcomes(budgets, "vdnn does not offload more");
 }
 
-std::vector<Bytes> vdnn_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> vdnn_candidates(const PartTask& task, const VdnnOptions& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
-  return vdnn_plans(task, std::get<OffloadModel>(model), options.text("mode")).peaks();
+  return vdnn_plans(task, std::get<OffloadModel>(model), options.mode).peaks();
 }
 
 }  // namespace
@@ -101,8 +104,8 @@ extern constinit const StrategyInfo vdnn_strategy{
     .source = "Rhu, Gimelshein, Clemons, Zulfiqar, Keckler, \"vDNN\", MICRO 2016",
     .chains_only = false,
     .options = vdnn_options,
-    .tapes = vdnn_tapes,
-    .candidates = vdnn_candidates,
+    .tapes = by_options<vdnn_tapes>,
+    .candidates = by_options<vdnn_candidates>,
 };
 
 }  // namespace plimsoll

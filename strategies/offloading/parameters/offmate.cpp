@@ -4,11 +4,9 @@
 // LLMs on a single GPU by re-materialization and offloading", 2024, whose continuous program is the bound here.
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <tuple>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/parameters/offmate_bound.h"
@@ -17,6 +15,12 @@
 
 namespace plimsoll {
 namespace {
+
+struct OffmateOptions {
+  std::optional<std::uint32_t> lead;
+  std::int64_t steps = 8;
+  bool overlap = true;
+};
 
 /// Parameters that share a fate: those of an update, or one that is not trained.
 struct Group {
@@ -38,12 +42,12 @@ struct Choice {
 
 class Offmate {
  public:
-  Offmate(const PartTask& task, const Options& options, const Tape* before)
+  Offmate(const PartTask& task, const OffmateOptions& options, const Tape* before)
       : task_(task),
         graph_(task.problem.graph),
         tape_(tape_to_update(task, before, "offmate", false)),
-        copies_{.overlaps_backward = options.text("overlap") == "on"},
-        steps_(options.integer("steps")) {
+        copies_{.overlaps_backward = options.overlap},
+        steps_(options.steps) {
     std::set<TensorId> trained;
     for (const OpId op : updates_by_gradient(task.problem, tape_)) {
       Group& group = updated_.emplace_back(Group{op, {}, {}});
@@ -69,9 +73,9 @@ class Offmate {
     group.bytes += graph_[t].bytes;
   }
 
-  void add_plans(const Options& options) {
+  void add_plans(const OffmateOptions& options) {
     std::vector<std::uint32_t> leads{1, 2, 4};
-    if (options.text("lead") != "auto") leads = {static_cast<std::uint32_t>(options.integer("lead"))};
+    if (options.lead) leads = {*options.lead};
     const std::int64_t most = updated_.empty() ? 0 : steps_;
     for (std::int64_t on_host = 0; on_host <= most; ++on_host) {
       add_plan({on_host, 0, Order::spread, 0});
@@ -148,38 +152,36 @@ class Offmate {
   TapePool pool_;
 };
 
-constexpr std::array offmate_options{
-    OptionInfo{
+constexpr auto offmate_options = options_of<OffmateOptions>(
+    option_of<&OffmateOptions::lead>({
         .name = "lead",
-        .default_value = "auto",
+        .least = 0,
+        .most = 1'000'000,
         .values = "auto or a whole number",
         .help = "how many layers ahead copying of streamed parameters starts: 0 only when needed, 1 double buffering, "
                 "2 triple; auto: 1, 2 or 4, whichever is the fastest within the budget",
-        .allowed = [](std::string_view text) { return text == "auto" || integer_between<0, 1'000'000>(text); },
-    },
-    OptionInfo{
+    }),
+    option_of<&OffmateOptions::steps>({
         .name = "steps",
-        .default_value = "8",
-        .values = "a whole number from 1 to 100",
+        .least = 1,
+        .most = 100,
         .help = "resolution of the shares of updates on the host and of streamed parameters: both are tried in steps "
                 "of 1/steps",
-        .allowed = integer_between<1, 100>,
-    },
-    OptionInfo{
+    }),
+    option_of<&OffmateOptions::overlap>({
         .name = "overlap",
-        .default_value = "on",
+        .words = "off on",
         .values = "on or off",
         .help = "on: an update on the host begins as soon as its gradient has arrived; off: after the whole backward",
-        .allowed = [](std::string_view text) { return text == "on" || text == "off"; },
-    }};
+    }));
 
-std::vector<TapeOutcome> offmate_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> offmate_tapes(const PartTask& task, const OffmateOptions& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const Offmate offmate(task, options, before);
   std::vector<TapeOutcome> outcomes =
       offmate.pool().outcomes(budgets, "every choice of shares on the host needs more memory");
   if (before != nullptr) return outcomes;  // the passes together have no bound
-  const OffmateBound bound(task, offmate.tape(), options.text("overlap") == "on");
+  const OffmateBound bound(task, offmate.tape(), options.overlap);
   for (std::size_t b = 0; b < budgets.size(); ++b) {
     PlannedTape* made = std::get_if<PlannedTape>(&outcomes[b]);
     if (made != nullptr) made->gap = bound.gap(budgets[b], made->makespan);
@@ -187,7 +189,7 @@ std::vector<TapeOutcome> offmate_tapes(const PartTask& task, const Options& opti
   return outcomes;
 }
 
-std::vector<Bytes> offmate_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> offmate_candidates(const PartTask& task, const OffmateOptions& options) {
   return Offmate(task, options, nullptr).pool().peaks();
 }
 
@@ -201,8 +203,8 @@ extern constinit const StrategyInfo offmate_strategy{
         "Zhao et al., 'OffMate: full fine-tuning of LLMs on a single GPU by re-materialization and offloading', 2024",
     .chains_only = false,
     .options = offmate_options,
-    .tapes = offmate_tapes,
-    .candidates = offmate_candidates,
+    .tapes = by_options<offmate_tapes>,
+    .candidates = by_options<offmate_candidates>,
     .moves_parameters = true,
 };
 

@@ -4,7 +4,6 @@
 // convolutions and the weights of chosen ones).
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <set>
@@ -18,6 +17,10 @@
 
 namespace plimsoll {
 namespace {
+
+struct SparseUpdateOptions {
+  std::string train = "last:1";
+};
 
 std::vector<std::string_view> terms(std::string_view choice) {
   std::vector<std::string_view> list;
@@ -86,21 +89,20 @@ bool is_choice_of_parameters(std::string_view text) {
   });
 }
 
-constexpr std::array sparse_update_options{OptionInfo{
+constexpr auto sparse_update_options = options_of<SparseUpdateOptions>(option_of<&SparseUpdateOptions::train>({
     .name = "train",
-    .default_value = "last:1",
     .values = "all, last:N, biases, biases:N or patterns such as head.*, joined by '+'",
     .help = "parameters that are trained: last:N: those of the last N stages that have any; biases, biases:N: all "
             "biases, or those of the last N such stages; a pattern: parameters or stages of a chain whose name, or a "
             "part of the name between dots, matches it",
     .allowed = is_choice_of_parameters,
-}};
+}));
 
-std::variant<Problem, std::string> sparse_update(const Problem& problem, const Options& options) {
+std::variant<Problem, std::string> sparse_update(const Problem& problem, const SparseUpdateOptions& options) {
   const SparseChoice choice(problem);
   if (!choice.has_parameters()) return "'" + problem.graph.name + "' has no parameters that could be trained";
   std::vector<bool> trained(problem.graph.tensors.size(), false);
-  for (const std::string_view term : terms(options.text("train"))) {
+  for (const std::string_view term : terms(options.train)) {
     const std::set<TensorId> chosen = choice.chosen(term);
     if (chosen.empty()) {
       return "no parameter of '" + problem.graph.name + "' is '" + std::string(term) + "'; its first parameter is '" +
@@ -123,7 +125,7 @@ extern constinit const StrategyInfo sparse_update_strategy{
     .options = sparse_update_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = sparse_update,
+    .transform = by_options<sparse_update>,
 };
 
 }  // namespace plimsoll

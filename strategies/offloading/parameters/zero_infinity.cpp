@@ -2,9 +2,6 @@
 // updates, of which few are in the host's memory at once. Source: Rajbhandari, Ruwase, Rasley, Smith, He,
 // "ZeRO-Infinity: breaking the GPU memory wall for extreme scale deep learning", SC 2021.
 
-#include <array>
-
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/updates/overlap_option.h"
@@ -13,17 +10,23 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array zero_infinity_options{
-    text_option("buffers", "2", "a whole number from 1 to 64",
-                "number of updates whose states and parameters are in the host's memory at one time; 2 or more: one "
-                "update is read while another runs",
-                integer_between<1, 64>)};
+struct ZeroInfinityOptions {
+  std::uint32_t buffers = 2;
+};
 
-std::vector<TapeOutcome> zero_infinity_tapes(const PartTask& task, const Options& options,
+constexpr auto zero_infinity_options = options_of<ZeroInfinityOptions>(option_of<&ZeroInfinityOptions::buffers>({
+    .name = "buffers",
+    .least = 1,
+    .most = 64,
+    .help = "number of updates whose states and parameters are in the host's memory at one time; 2 or more: one "
+            "update is read while another runs",
+}));
+
+std::vector<TapeOutcome> zero_infinity_tapes(const PartTask& task, const ZeroInfinityOptions& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   Tape tape = tape_to_update(task, before, "zero_infinity", true);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), UpdateSite::disk};
-  const UpdateCopies copies{.on_host_at_once = static_cast<std::uint32_t>(options.integer("buffers"))};
+  const UpdateCopies copies{.on_host_at_once = options.buffers};
   TapePool pool;
   pool.add(simulated(task, with_updates(task.problem, std::move(tape), std::span(&all, 1), copies)));
   return pool.outcomes(budgets, "zero_infinity has one schedule, whatever the budget");
@@ -38,7 +41,7 @@ extern constinit const StrategyInfo zero_infinity_strategy{
     .source = "Rajbhandari et al., 'ZeRO-Infinity: breaking the GPU memory wall', SC 2021",
     .chains_only = false,
     .options = zero_infinity_options,
-    .tapes = zero_infinity_tapes,
+    .tapes = by_options<zero_infinity_tapes>,
     .candidates = nullptr,
     .needs_updates = true,
     .moves_parameters = true,

@@ -6,10 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
@@ -23,6 +21,14 @@
 namespace plimsoll {
 namespace {
 
+struct PoetOptions : ChunkOptions, SearchLimits {
+  bool of_energy = false;
+  std::int64_t power = 0;
+  std::int64_t transfer_energy = 0;
+  std::int64_t deadline = 0;
+  std::size_t ops = 24;
+};
+
 constexpr Bytes no_poet_limit{std::numeric_limits<std::int64_t>::max() / 4};
 constexpr int mixed_levels = 4;  // budgets of greedy_recompute whose tapes are offloaded from
 
@@ -33,19 +39,18 @@ struct PricedTape {
 
 class PoetPlanner {
  public:
-  PoetPlanner(const PartTask& task, const Options& options, const OffloadModel& plain)
+  PoetPlanner(const PartTask& task, const PoetOptions& options, const OffloadModel& plain)
       : task_(task),
         plain_(plain),
         model_(op_model(task)),
-        energy_(options.text("objective") == "energy"),
-        watts_(static_cast<double>(options.integer("power"))),
-        joules_per_byte_(1e-12 * static_cast<double>(options.integer("transfer_energy"))),
-        chunks_(static_cast<std::uint32_t>(options.integer("chunks"))),
-        most_ops_(static_cast<std::size_t>(options.integer("ops"))),
-        limits_{.seconds = static_cast<double>(options.integer("time_limit")),
-                .nodes = static_cast<int>(options.integer("nodes"))} {
+        energy_(options.of_energy),
+        watts_(static_cast<double>(options.power)),
+        joules_per_byte_(1e-12 * static_cast<double>(options.transfer_energy)),
+        chunks_(options.chunks),
+        most_ops_(options.ops),
+        limits_{.seconds = static_cast<double>(options.time_limit), .nodes = options.nodes} {
     const PlannedTape all = planned_ops(task, store_all_ops(task));
-    const std::int64_t percent = options.integer("deadline");
+    const std::int64_t percent = options.deadline;
     if (percent > 0) deadline_ = static_cast<double>(percent) / 100 * all.makespan;
     after_ = updates(task);
     work_ = all.makespan - after_;
@@ -197,34 +202,45 @@ class PoetPlanner {
   std::vector<PricedTape> known_;
 };
 
-constexpr std::array poet_options{
-    OptionInfo{
+constexpr auto poet_options = options_of<PoetOptions>(
+    option_of<&PoetOptions::of_energy>({
         .name = "objective",
-        .default_value = "time",
-        .values = "time or energy",
+        .words = "time energy",
         .help = "what the plan minimizes; energy needs `power`",
-        .allowed = [](std::string_view text) { return text == "time" || text == "energy"; },
-    },
-    text_option("power", "0", "a whole number of watts from 0 to 100000",
-                "power of the device while it computes; 0: unknown", integer_between<0, 100'000>),
-    text_option("transfer_energy", "0", "a whole number of picojoules a byte from 0 to 1000000000",
-                "energy of copying one byte between device and host", integer_between<0, 1'000'000'000>),
-    text_option("deadline", "0", "a whole number of percent from 0 to 100000",
-                "longest iteration time, as a percentage of plain training's; 0: no deadline",
-                integer_between<0, 100'000>),
-    text_option("ops", "24", "a whole number from 0 to 1000",
-                "largest number of ops for which the integer program is solved; larger graphs get the heuristics only",
-                integer_between<0, 1000>),
-    text_option("chunks", "4", "a whole number from 1 to 64",
-                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>),
-    time_limit_option,
-    nodes_option,
-};
+    }),
+    option_of<&PoetOptions::power>({
+        .name = "power",
+        .least = 0,
+        .most = 100'000,
+        .values = "a whole number of watts from 0 to 100000",
+        .help = "power of the device while it computes; 0: unknown",
+    }),
+    option_of<&PoetOptions::transfer_energy>({
+        .name = "transfer_energy",
+        .least = 0,
+        .most = 1'000'000'000,
+        .values = "a whole number of picojoules a byte from 0 to 1000000000",
+        .help = "energy of copying one byte between device and host",
+    }),
+    option_of<&PoetOptions::deadline>({
+        .name = "deadline",
+        .least = 0,
+        .most = 100'000,
+        .values = "a whole number of percent from 0 to 100000",
+        .help = "longest iteration time, as a percentage of plain training's; 0: no deadline",
+    }),
+    option_of<&PoetOptions::ops>({
+        .name = "ops",
+        .least = 0,
+        .most = 1000,
+        .help = "largest number of ops for which the integer program is solved; larger graphs get the heuristics only",
+    }),
+    copy_chunks_option, time_limit_option, nodes_option);
 
-std::vector<TapeOutcome> poet_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> poet_tapes(const PartTask& task, const PoetOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   if (before != nullptr) return refused("poet chooses recomputation and paging together, itself", budgets);
-  if (options.text("objective") == "energy" && options.integer("power") == 0) {
+  if (options.of_energy && options.power == 0) {
     return refused("objective=energy needs power=WATTS, what the device draws while it computes", budgets);
   }
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
@@ -244,7 +260,7 @@ extern constinit const StrategyInfo poet_strategy{
         "Paging\", ICML 2022",
     .chains_only = false,
     .options = poet_options,
-    .tapes = poet_tapes,
+    .tapes = by_options<poet_tapes>,
     .candidates = nullptr,
     .effort = {.stages = 3, .ops = 9, .trials = {.problems = 20, .stride = 9, .stages = 2, .ops = 3}},
 };

@@ -3,10 +3,8 @@
 // DNNs", NeurIPS 2021.
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
@@ -21,6 +19,11 @@
 
 namespace plimsoll {
 namespace {
+
+struct PofoOptions : ChunkOptions {
+  std::int32_t slots = 100;
+  std::int64_t levels = 40;
+};
 
 constexpr Bytes no_pofo_limit{std::numeric_limits<std::int64_t>::max() / 4};
 constexpr std::size_t plans_tried = 4;  // of the program's best, at each level
@@ -46,14 +49,14 @@ double finite(BytesPerSecond bandwidth) {
 
 class PofoPlanner {
  public:
-  PofoPlanner(const PartTask& task, const Options& options, const OffloadModel& plain)
+  PofoPlanner(const PartTask& task, const PofoOptions& options, const OffloadModel& plain)
       : task_(task),
         plain_(plain),
         part_(chain_part(task.problem, task.part())),
         model_(chain_model(task.problem, part_)),
-        chunks_(static_cast<std::uint32_t>(options.integer("chunks"))),
-        levels_(options.integer("levels")),
-        slots_(static_cast<std::int32_t>(options.integer("slots"))),
+        chunks_(options.chunks),
+        levels_(options.levels),
+        slots_(options.slots),
         links_{finite(plain.out.bandwidth), finite(plain.in.bandwidth)},
         base_(model_.resident + model_.x[0]),
         most_(evaluate(model_, store_all_sequence(model_.stages())).peak),
@@ -152,18 +155,23 @@ class PofoPlanner {
   Bytes base_, most_, slot_;
 };
 
-constexpr std::array pofo_options{
-    text_option("slots", "100", "a whole number from 2 to 200",
-                "resolution of the choice: sizes are rounded to 1/slots of the memory of plain training; the plan "
+constexpr auto pofo_options = options_of<PofoOptions>(
+    option_of<&PofoOptions::slots>({
+        .name = "slots",
+        .least = 2,
+        .most = 200,
+        .help = "resolution of the choice: sizes are rounded to 1/slots of the memory of plain training; the plan "
                 "itself is exact",
-                integer_between<2, 200>),
-    text_option("chunks", "4", "a whole number from 1 to 64",
-                "number of chunks of a value; each chunk is copied and freed on its own", integer_between<1, 64>),
-    text_option("levels", "40", "a whole number from 1 to 200",
-                "number of memory levels at which plans are made, the same for all budgets", integer_between<1, 200>),
-};
+    }),
+    copy_chunks_option,
+    option_of<&PofoOptions::levels>({
+        .name = "levels",
+        .least = 1,
+        .most = 200,
+        .help = "number of memory levels at which plans are made, the same for all budgets",
+    }));
 
-std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const PofoOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   if (before != nullptr) return refused("pofo chooses recomputation and offloading together, itself", budgets);
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
@@ -180,7 +188,7 @@ std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const Options& options
   return outcomes;
 }
 
-std::vector<Bytes> pofo_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> pofo_candidates(const PartTask& task, const PofoOptions& options) {
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(plain)) return {};
   return PofoPlanner(task, options, std::get<OffloadModel>(plain)).plans().peaks();
@@ -199,8 +207,8 @@ extern constinit const StrategyInfo pofo_strategy{
         "2021",
     .chains_only = true,
     .options = pofo_options,
-    .tapes = pofo_tapes,
-    .candidates = pofo_candidates,
+    .tapes = by_options<pofo_tapes>,
+    .candidates = by_options<pofo_candidates>,
     .effort = {.stages = 40},
 };
 

@@ -3,17 +3,20 @@
 // Nicolae, "Deep Optimizer States: towards scalable training of transformer models using interleaved offloading",
 // Middleware 2024.
 
-#include <array>
-
 #include "sim/io/quantity.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
 
 namespace plimsoll {
 namespace {
+
+struct DeepOptimizerStatesOptions : HostUpdateOptions {
+  std::optional<std::size_t> stride;
+  std::optional<Bytes> subgroup;
+  bool turns = true;
+};
 
 constexpr std::size_t longest_stride_tried = 16;
 
@@ -39,19 +42,17 @@ std::vector<UpdateGroup> interleaved(const std::vector<std::vector<OpId>>& group
   return placed;
 }
 
-TapePool strided_pool(const PartTask& task, const Options& options, const Tape* before) {
+TapePool strided_pool(const PartTask& task, const DeepOptimizerStatesOptions& options, const Tape* before) {
   const Tape tape = tape_to_update(task, before, "deep_optimizer_states", false);
-  const bool each = options.text("subgroup") == "auto";
-  const Bytes size = each ? Bytes{0} : parse_bytes(options.text("subgroup")).value;
+  const Bytes size = options.subgroup.value_or(Bytes{0});
   const auto groups = subgroups(task.problem, updates_by_gradient(task.problem, tape), size);
-  const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on",
-                            .takes_turns = options.text("turns") == "on"};
+  const UpdateCopies copies{.overlaps_backward = options.overlap, .takes_turns = options.turns};
   std::vector<std::size_t> strides;
-  if (options.text("stride") == "auto") {
+  if (!options.stride) {
     for (std::size_t k = 1; k <= std::min(groups.size(), longest_stride_tried); ++k) strides.push_back(k);
     strides.push_back(groups.size() + 1);
   } else {
-    strides.push_back(static_cast<std::size_t>(options.integer("stride")));
+    strides.push_back(*options.stride);
   }
   TapePool pool;
   for (const std::size_t stride : strides) {
@@ -60,47 +61,35 @@ TapePool strided_pool(const PartTask& task, const Options& options, const Tape* 
   return pool;
 }
 
-bool is_auto_or_size(std::string_view text) {
-  return text == "auto" || parse_bytes(text).fine();
-}
-
-bool is_auto_or_stride(std::string_view text) {
-  return text == "auto" || integer_between<1, 1000>(text);
-}
-
-constexpr std::array deep_optimizer_states_options{
-    OptionInfo{
+constexpr auto deep_optimizer_states_options = options_of<DeepOptimizerStatesOptions>(
+    option_of<&DeepOptimizerStatesOptions::stride>({
         .name = "stride",
-        .default_value = "auto",
-        .values = "auto or a whole number from 1 to 1000",
+        .least = 1,
+        .most = 1000,
         .help = "update every stride-th subgroup on the device, the others on the host (1: all on the device; more "
                 "than there are subgroups: none); auto: the stride that is the fastest within the budget",
-        .allowed = is_auto_or_stride,
-    },
-    OptionInfo{
+    }),
+    option_of<&DeepOptimizerStatesOptions::subgroup>({
         .name = "subgroup",
-        .default_value = "auto",
         .values = "auto or a size, such as 400MB",
         .help = "size of a subgroup: updates join one until their parameters have this many bytes; auto: each update "
                 "is a subgroup",
-        .allowed = is_auto_or_size,
-    },
-    OptionInfo{
+    }),
+    option_of<&DeepOptimizerStatesOptions::turns>({
         .name = "turns",
-        .default_value = "on",
+        .words = "off on",
         .values = "on or off",
         .help = "on: the host waits while the device updates, as the authors' loop does; off: both update at once",
-        .allowed = [](std::string_view text) { return text == "on" || text == "off"; },
-    },
-    overlap_option};
+    }),
+    overlap_option);
 
-std::vector<TapeOutcome> deep_optimizer_states_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> deep_optimizer_states_tapes(const PartTask& task, const DeepOptimizerStatesOptions& options,
                                                      std::span<const std::optional<Bytes>> budgets,
                                                      const Tape* before) {
   return strided_pool(task, options, before).outcomes(budgets, "every stride needs more memory");
 }
 
-std::vector<Bytes> deep_optimizer_states_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> deep_optimizer_states_candidates(const PartTask& task, const DeepOptimizerStatesOptions& options) {
   return strided_pool(task, options, nullptr).peaks();
 }
 
@@ -113,8 +102,8 @@ extern constinit const StrategyInfo deep_optimizer_states_strategy{
     .source = "Maurya et al., 'Deep Optimizer States', Middleware 2024",
     .chains_only = false,
     .options = deep_optimizer_states_options,
-    .tapes = deep_optimizer_states_tapes,
-    .candidates = deep_optimizer_states_candidates,
+    .tapes = by_options<deep_optimizer_states_tapes>,
+    .candidates = by_options<deep_optimizer_states_candidates>,
     .needs_updates = true,
     .moves_parameters = true,
 };

@@ -1,16 +1,19 @@
 // The strategy `twinflow`: a fixed share of the updates on the host, the rest on the device with their states.
 // Source: "ZeRO-Offload++: TwinFlow", DeepSpeed, 2023.
 
-#include <array>
 #include <cstdint>
 
 #include "strategies/api/strategy.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
 
 namespace plimsoll {
 namespace {
+
+struct TwinflowOptions : HostUpdateOptions {
+  std::optional<std::string> host;  ///< such as 40%
+};
 
 /// Of "40%": 40.
 std::int64_t percent(std::string_view text) {
@@ -32,15 +35,15 @@ std::vector<UpdateGroup> split(const Problem& problem, const std::vector<OpId>& 
   return groups;
 }
 
-TapePool twinflow_pool(const PartTask& task, const Options& options, const Tape* before) {
+TapePool twinflow_pool(const PartTask& task, const TwinflowOptions& options, const Tape* before) {
   const Tape tape = tape_to_update(task, before, "twinflow", false);
   const std::vector<OpId> updates = updates_by_gradient(task.problem, tape);
-  const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on"};
+  const UpdateCopies copies{.overlaps_backward = options.overlap};
   std::vector<std::int64_t> percentages;
-  if (options.text("host") == "auto") {
+  if (!options.host) {
     for (std::int64_t tenth = 0; tenth <= 10; ++tenth) percentages.push_back(10 * tenth);
   } else {
-    percentages.push_back(percent(options.text("host")));
+    percentages.push_back(percent(*options.host));
   }
   TapePool pool;
   for (const std::int64_t percentage : percentages) {
@@ -49,30 +52,28 @@ TapePool twinflow_pool(const PartTask& task, const Options& options, const Tape*
   return pool;
 }
 
-bool is_auto_or_percentage(std::string_view text) {
-  if (text == "auto") return true;
+bool is_percentage(std::string_view text) {
   if (text.size() < 2 || text.size() > 4 || text.back() != '%') return false;
   if (text.substr(0, text.size() - 1).find_first_not_of("0123456789") != std::string_view::npos) return false;
   return percent(text) <= 100;
 }
 
-constexpr std::array twinflow_options{
-    OptionInfo{
+constexpr auto twinflow_options = options_of<TwinflowOptions>(
+    option_of<&TwinflowOptions::host>({
         .name = "host",
-        .default_value = "auto",
         .values = "auto or a percentage from 0% to 100%",
         .help = "share of the parameter bytes that the host updates, in the order in which gradients arrive; auto: the "
                 "share that is the fastest within the budget",
-        .allowed = is_auto_or_percentage,
-    },
-    overlap_option};
+        .allowed = is_percentage,
+    }),
+    overlap_option);
 
-std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const TwinflowOptions& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   return twinflow_pool(task, options, before).outcomes(budgets, "every share of updates on the host needs more memory");
 }
 
-std::vector<Bytes> twinflow_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> twinflow_candidates(const PartTask& task, const TwinflowOptions& options) {
   return twinflow_pool(task, options, nullptr).peaks();
 }
 
@@ -85,8 +86,8 @@ extern constinit const StrategyInfo twinflow_strategy{
     .source = "DeepSpeed, 'ZeRO-Offload++: TwinFlow', 2023",
     .chains_only = false,
     .options = twinflow_options,
-    .tapes = twinflow_tapes,
-    .candidates = twinflow_candidates,
+    .tapes = by_options<twinflow_tapes>,
+    .candidates = by_options<twinflow_candidates>,
     .needs_updates = true,
     .moves_parameters = true,
 };

@@ -2,23 +2,21 @@
 // updates its copy of the parameters, which come back. Source: Ren, Rajbhandari, Aminabadi, Ruwase, Yang, Zhang, Li,
 // He, "ZeRO-Offload: democratizing billion-scale model training", USENIX ATC 2021.
 
-#include <array>
-
 #include "strategies/api/strategy.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array zero_offload_options{overlap_option};
+constexpr auto zero_offload_options = options_of<HostUpdateOptions>(overlap_option);
 
-std::vector<TapeOutcome> zero_offload_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> zero_offload_tapes(const PartTask& task, const HostUpdateOptions& options,
                                             std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   Tape tape = tape_to_update(task, before, "zero_offload", false);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), UpdateSite::host};
-  const UpdateCopies copies{.overlaps_backward = options.text("overlap") == "on"};
+  const UpdateCopies copies{.overlaps_backward = options.overlap};
   TapePool pool;
   pool.add(simulated(task, with_updates(task.problem, std::move(tape), std::span(&all, 1), copies)));
   return pool.outcomes(budgets, "zero_offload has one schedule, whatever the budget");
@@ -33,7 +31,7 @@ extern constinit const StrategyInfo zero_offload_strategy{
     .source = "Ren et al., 'ZeRO-Offload: democratizing billion-scale model training', USENIX ATC 2021",
     .chains_only = false,
     .options = zero_offload_options,
-    .tapes = zero_offload_tapes,
+    .tapes = by_options<zero_offload_tapes>,
     .candidates = nullptr,
     .needs_updates = true,
     .moves_parameters = true,

@@ -3,16 +3,15 @@
 // Source: Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine learning
 // graphs", SoCC 2020 (m-ETF).
 
-#include <array>
-
 #include "strategies/placement/baechi/baechi.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array baechi_etf_options{place_on_option, homes_option, own_queue_option, usable_option};
+constexpr auto baechi_etf_options =
+    options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option, usable_option);
 
-std::vector<PartitionOutcome> baechi_etf_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> baechi_etf_partition(const Problem& problem, const OwnOrderOptions& options,
                                                    std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "baechi_etf", budgets, true, [](const OpDag& dag, const Machine& machine) {
     return without_makespan(baechi_placement(dag, machine, BaechiMethod::etf));
@@ -31,7 +30,7 @@ extern constinit const StrategyInfo baechi_etf_strategy{
     .options = baechi_etf_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = baechi_etf_partition,
+    .partition = by_options<baechi_etf_partition>,
 };
 
 }  // namespace plimsoll

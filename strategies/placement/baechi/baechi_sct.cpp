@@ -2,16 +2,15 @@
 // that can start there first. Source: Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device
 // placement of machine learning graphs", SoCC 2020 (m-SCT).
 
-#include <array>
-
 #include "strategies/placement/baechi/baechi.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array baechi_sct_options{place_on_option, homes_option, own_queue_option, usable_option};
+constexpr auto baechi_sct_options =
+    options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option, usable_option);
 
-std::vector<PartitionOutcome> baechi_sct_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> baechi_sct_partition(const Problem& problem, const OwnOrderOptions& options,
                                                    std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "baechi_sct", budgets, true, [](const OpDag& dag, const Machine& machine) {
     return without_makespan(baechi_placement(dag, machine, BaechiMethod::sct));
@@ -29,7 +28,7 @@ extern constinit const StrategyInfo baechi_sct_strategy{
     .options = baechi_sct_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = baechi_sct_partition,
+    .partition = by_options<baechi_sct_partition>,
 };
 
 }  // namespace plimsoll

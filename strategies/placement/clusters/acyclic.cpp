@@ -14,11 +14,12 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo acyclic_options[] = {place_on_option, homes_option, queue_option, partition_seed_option};
+constexpr auto acyclic_options =
+    options_of<SeededOptions>(place_on_option, homes_option, queue_option, partition_seed_option);
 
-std::vector<PartitionOutcome> acyclic_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> acyclic_partition(const Problem& problem, const SeededOptions& options,
                                                 std::span<const std::optional<Bytes>> budgets) {
-  const auto seed = static_cast<std::int32_t>(options.integer("seed"));
+  const std::int32_t seed = options.seed;
   return placed(problem, options, "acyclic", budgets, false,
                 [seed](const OpDag& dag, const Machine& machine) { return place_acyclic(dag, machine, seed); });
 }
@@ -149,7 +150,7 @@ extern constinit const StrategyInfo acyclic_strategy{
     .options = acyclic_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = acyclic_partition,
+    .partition = by_options<acyclic_partition>,
 };
 
 }  // namespace plimsoll

@@ -3,11 +3,12 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo scotch_options[] = {place_on_option, homes_option, queue_option, partition_seed_option};
+constexpr auto scotch_options =
+    options_of<SeededOptions>(place_on_option, homes_option, queue_option, partition_seed_option);
 
-std::vector<PartitionOutcome> scotch_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> scotch_partition(const Problem& problem, const SeededOptions& options,
                                                std::span<const std::optional<Bytes>> budgets) {
-  const auto seed = static_cast<std::int32_t>(options.integer("seed"));
+  const std::int32_t seed = options.seed;
   return placed(problem, options, "scotch", budgets, false,
                 [seed](const OpDag& dag, const Machine& machine) { return place_by_scotch(dag, machine, seed); });
 }
@@ -29,7 +30,7 @@ extern constinit const StrategyInfo scotch_strategy{
     .options = scotch_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = scotch_partition,
+    .partition = by_options<scotch_partition>,
 };
 
 }  // namespace plimsoll

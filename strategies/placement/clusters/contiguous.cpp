@@ -11,9 +11,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo contiguous_options[] = {place_on_option, homes_option, queue_option, usable_option};
+constexpr auto contiguous_options =
+    options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
 
-std::vector<PartitionOutcome> contiguous_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> contiguous_partition(const Problem& problem, const PlacingOptions& options,
                                                    std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "contiguous", budgets, true, place_contiguous);
 }
@@ -120,7 +121,7 @@ extern constinit const StrategyInfo contiguous_strategy{
     .options = contiguous_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = contiguous_partition,
+    .partition = by_options<contiguous_partition>,
 };
 
 }  // namespace plimsoll

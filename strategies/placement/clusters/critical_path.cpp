@@ -10,9 +10,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo critical_path_options[] = {place_on_option, homes_option, queue_option};
+constexpr auto critical_path_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
 
-std::vector<PartitionOutcome> critical_path_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> critical_path_partition(const Problem& problem, const PlacingOptions& options,
                                                       std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "critical_path", budgets, false, place_critical_path);
 }
@@ -64,7 +64,7 @@ extern constinit const StrategyInfo critical_path_strategy{
     .options = critical_path_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = critical_path_partition,
+    .partition = by_options<critical_path_partition>,
 };
 
 }  // namespace plimsoll

@@ -12,9 +12,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo dsc_options[] = {place_on_option, homes_option, queue_option};
+constexpr auto dsc_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
 
-std::vector<PartitionOutcome> dsc_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> dsc_partition(const Problem& problem, const PlacingOptions& options,
                                             std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "dsc", budgets, false, place_dominant_sequence);
 }
@@ -169,7 +169,7 @@ extern constinit const StrategyInfo dsc_strategy{
     .options = dsc_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = dsc_partition,
+    .partition = by_options<dsc_partition>,
 };
 
 }  // namespace plimsoll

@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo glb_options[] = {place_on_option, homes_option, queue_option};
+constexpr auto glb_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
 
-std::vector<PartitionOutcome> glb_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> glb_partition(const Problem& problem, const PlacingOptions& options,
                                             std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "glb", budgets, false, place_by_load);
 }
@@ -65,7 +65,7 @@ extern constinit const StrategyInfo glb_strategy{
     .options = glb_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = glb_partition,
+    .partition = by_options<glb_partition>,
 };
 
 }  // namespace plimsoll

@@ -4,7 +4,6 @@
 // Source: Tarnawski et al., "Efficient Algorithms for Device Placement of DNN Graph Operators", NeurIPS 2020.
 
 #include <algorithm>
-#include <array>
 
 #include "strategies/pipelining/planners/ideals.h"
 #include "strategies/placement/clusters/ideal_placement.h"
@@ -97,12 +96,12 @@ IdealsProblem problem_for(const OpDag& dag, const Machine& machine, const Units&
   return problem;
 }
 
-std::vector<PartitionOutcome> ideals_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> ideals_partition(const Problem& problem, const PlacingOptions& options,
                                                std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "ideals", budgets, true, place_ideals);
 }
 
-constexpr std::array ideals_options{place_on_option, homes_option, queue_option, usable_option};
+constexpr auto ideals_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
 
 }  // namespace
 
@@ -130,7 +129,7 @@ extern constinit const StrategyInfo ideals_strategy{
     .options = ideals_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = ideals_partition,
+    .partition = by_options<ideals_partition>,
 };
 
 }  // namespace plimsoll

@@ -11,9 +11,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo linear_clustering_options[] = {place_on_option, homes_option, queue_option};
+constexpr auto linear_clustering_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
 
-std::vector<PartitionOutcome> linear_clustering_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> linear_clustering_partition(const Problem& problem, const PlacingOptions& options,
                                                           std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "linear_clustering", budgets, false, place_linear_clusters);
 }
@@ -132,7 +132,7 @@ extern constinit const StrategyInfo linear_clustering_strategy{
     .options = linear_clustering_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = linear_clustering_partition,
+    .partition = by_options<linear_clustering_partition>,
 };
 
 }  // namespace plimsoll

@@ -7,7 +7,6 @@
 // is taken, and the rest goes where it ends first.
 
 #include <algorithm>
-#include <array>
 #include <queue>
 #include <tuple>
 
@@ -98,9 +97,9 @@ ListOutcome cpop_schedule(const OpDag& dag, const Machine& machine) {
 
 namespace {
 
-constexpr std::array cpop_options{place_on_option, homes_option, own_queue_option};
+constexpr auto cpop_options = options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option);
 
-std::vector<PartitionOutcome> cpop_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> cpop_partition(const Problem& problem, const OwnOrderOptions& options,
                                              std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "cpop", budgets, false,
                 [](const OpDag& dag, const Machine& machine) { return without_makespan(cpop_schedule(dag, machine)); });
@@ -117,7 +116,7 @@ extern constinit const StrategyInfo cpop_strategy{
     .options = cpop_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = cpop_partition,
+    .partition = by_options<cpop_partition>,
 };
 
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 // O(K V log V) instead of O(K V^2). Of equals on processors of several rates the one that ends first.
 
 #include <algorithm>
-#include <array>
 #include <queue>
 #include <tuple>
 
@@ -155,9 +154,9 @@ ListOutcome etf_schedule(const OpDag& dag, const Machine& machine) {
 
 namespace {
 
-constexpr std::array etf_options{place_on_option, homes_option, own_queue_option};
+constexpr auto etf_options = options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option);
 
-std::vector<PartitionOutcome> etf_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> etf_partition(const Problem& problem, const OwnOrderOptions& options,
                                             std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "etf", budgets, false,
                 [](const OpDag& dag, const Machine& machine) { return without_makespan(etf_schedule(dag, machine)); });
@@ -174,7 +173,7 @@ extern constinit const StrategyInfo etf_strategy{
     .options = etf_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = etf_partition,
+    .partition = by_options<etf_partition>,
 };
 
 }  // namespace plimsoll

@@ -4,7 +4,6 @@
 // computing", IEEE TPDS 13(3), 2002, section 4.1.
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "strategies/placement/lists/insertion_schedule.h"
@@ -31,9 +30,9 @@ ListOutcome heft_schedule(const OpDag& dag, const Machine& machine) {
 
 namespace {
 
-constexpr std::array heft_options{place_on_option, homes_option, own_queue_option};
+constexpr auto heft_options = options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option);
 
-std::vector<PartitionOutcome> heft_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> heft_partition(const Problem& problem, const OwnOrderOptions& options,
                                              std::span<const std::optional<Bytes>> budgets) {
   return placed(problem, options, "heft", budgets, false,
                 [](const OpDag& dag, const Machine& machine) { return without_makespan(heft_schedule(dag, machine)); });
@@ -50,7 +49,7 @@ extern constinit const StrategyInfo heft_strategy{
     .options = heft_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = heft_partition,
+    .partition = by_options<heft_partition>,
 };
 
 }  // namespace plimsoll

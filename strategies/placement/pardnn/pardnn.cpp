@@ -1,7 +1,6 @@
 #include "strategies/placement/pardnn/pardnn.h"
 
 #include <algorithm>
-#include <array>
 
 #include "strategies/placement/pardnn/pardnn_balance.h"
 #include "strategies/placement/pardnn/pardnn_groups.h"
@@ -12,37 +11,30 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo pardnn_memory_option{
-    .name = "memory",
-    .default_value = "1",
-    .values = "none, 1 or 2",
-    .help =
-        "none: memory is not looked at; 1: what does not fit in an emulation moves; 2: the longest path is split and "
-        "parameters are balanced before it is emulated; where the emulation then does not fit, nothing is placed",
-    .allowed = [](std::string_view text) { return text == "none" || text == "1" || text == "2"; },
+struct PardnnChoice : PlacingOptions {
+  PardnnMemory memory = PardnnMemory::moves;
+  bool refines = false;
 };
 
-constexpr OptionInfo refine_option{
-    .name = "refine",
-    .default_value = "none",
-    .values = "none or v1",
-    .help =
-        "none: paths stay where they are mapped; v1: before memory is looked at, paths and ops change devices where an "
-        "emulation then ends earlier, as in ParDNN's first version",
-    .allowed = [](std::string_view text) { return text == "none" || text == "v1"; },
-};
+constexpr auto pardnn_options = options_of<PardnnChoice>(
+    place_on_option, homes_option, queue_option, usable_option,
+    option_of<&PardnnChoice::memory>({.name = "memory",
+                                      .words = "none 1 2",
+                                      .help = "none: memory is not looked at; 1: what does not fit in an emulation "
+                                              "moves; 2: the longest path is split and "
+                                              "parameters are balanced before it is emulated; where the emulation then "
+                                              "does not fit, nothing is placed"}),
+    option_of<&PardnnChoice::refines>({.name = "refine",
+                                       .words = "none v1",
+                                       .help = "none: paths stay where they are mapped; v1: before memory is looked "
+                                               "at, paths and ops change devices where an "
+                                               "emulation then ends earlier, as in ParDNN's first version"}));
 
-constexpr std::array pardnn_options{place_on_option, homes_option,         queue_option,
-                                    usable_option,   pardnn_memory_option, refine_option};
-
-std::vector<PartitionOutcome> pardnn_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> pardnn_partition(const Problem& problem, const PardnnChoice& options,
                                                std::span<const std::optional<Bytes>> budgets) {
-  const std::string_view memory = options.text("memory");
-  const PardnnOptions asked{.memory = memory == "none" ? PardnnMemory::ignored
-                                      : memory == "1"  ? PardnnMemory::moves
-                                                       : PardnnMemory::balance,
-                            .refines = options.text("refine") == "v1",
-                            .order = *queue_order(options.text("order"))};
+  const PardnnOptions asked{.memory = options.memory,
+                            .refines = options.refines,
+                            .order = options.order == AskedOrder::fifo ? QueueOrder::fifo : QueueOrder::b_level};
   return placed(problem, options, "pardnn", budgets, asked.memory != PardnnMemory::ignored,
                 [&](const OpDag& dag, const Machine& machine) { return place_pardnn(dag, machine, asked); });
 }
@@ -169,7 +161,7 @@ extern constinit const StrategyInfo pardnn_strategy{
     .options = pardnn_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .partition = pardnn_partition,
+    .partition = by_options<pardnn_partition>,
 };
 
 }  // namespace plimsoll

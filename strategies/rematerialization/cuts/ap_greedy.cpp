@@ -1,6 +1,5 @@
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 
-#include <array>
 #include <set>
 
 #include "strategies/api/strategy.h"
@@ -9,10 +8,10 @@
 namespace plimsoll {
 namespace {
 
-PlanPool ap_greedy_plans(const PartTask& task, const OpModel& model, const Options& options) {
+PlanPool ap_greedy_plans(const PartTask& task, const OpModel& model, const PointsOptions& options) {
   PlanPool pool(task);
   pool.add(store_all_ops(task));
-  add_greedy_segments(pool, model, points_of(options.text("points")));
+  add_greedy_segments(pool, model, options.points);
   return pool;
 }
 
@@ -39,15 +38,15 @@ void add_greedy_segments(PlanPool& pool, const OpModel& model, Points points) {
 
 namespace {
 
-constexpr std::array ap_greedy_options{points_option};
+constexpr auto ap_greedy_options = options_of<PointsOptions>(points_option);
 
-std::vector<TapeOutcome> ap_greedy_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> ap_greedy_tapes(const PartTask& task, const PointsOptions& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   return ap_greedy_plans(task, op_model(task), options).outcomes(budgets, "no segment size fits");
 }
 
-std::vector<Bytes> ap_greedy_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> ap_greedy_candidates(const PartTask& task, const PointsOptions& options) {
   return ap_greedy_plans(task, op_model(task), options).peaks();
 }
 
@@ -63,8 +62,8 @@ extern constinit const StrategyInfo ap_greedy_strategy{
         "Jain et al., 'Checkmate', 2020, section 6",
     .chains_only = false,
     .options = ap_greedy_options,
-    .tapes = ap_greedy_tapes,
-    .candidates = ap_greedy_candidates,
+    .tapes = by_options<ap_greedy_tapes>,
+    .candidates = by_options<ap_greedy_candidates>,
 };
 
 }  // namespace plimsoll

@@ -75,12 +75,4 @@ Evicted evicted_between(const OpModel& model, const std::vector<std::size_t>& cu
   return evicted;
 }
 
-bool is_points(std::string_view text) {
-  return text == "articulation" || text == "all";
-}
-
-Points points_of(std::string_view text) {
-  return text == "all" ? Points::all : Points::articulation;
-}
-
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strategies/api/options.h"
 #include "strategies/models/recompute_order.h"
 
 namespace plimsoll {
@@ -26,17 +27,16 @@ std::vector<std::size_t> greedy_cuts(const OpModel&, const std::vector<std::size
 /// What is evicted if what crosses the cuts is kept.
 Evicted evicted_between(const OpModel&, const std::vector<std::size_t>& cuts);
 
-bool is_points(std::string_view);
-Points points_of(std::string_view);
+struct PointsOptions {
+  Points points = Points::articulation;
+};
 
-inline constexpr OptionInfo points_option{
+inline constexpr auto points_option = option_of<&PointsOptions::points>({
     .name = "points",
-    .default_value = "articulation",
-    .values = "articulation or all",
+    .words = "articulation all",
     .help =
         "where the forward may be cut: articulation: where only one value crosses; all: between any two ops, and all "
         "values that cross are kept",
-    .allowed = is_points,
-};
+});
 
 }  // namespace plimsoll

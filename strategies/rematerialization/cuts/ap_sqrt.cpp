@@ -1,20 +1,18 @@
 #include "strategies/rematerialization/cuts/ap_points.h"
 
-#include <array>
-
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_sequence.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::array ap_sqrt_options{points_option};
+constexpr auto ap_sqrt_options = options_of<PointsOptions>(points_option);
 
-std::vector<TapeOutcome> ap_sqrt_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> ap_sqrt_tapes(const PartTask& task, const PointsOptions& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   const OpModel model = op_model(task);
-  const std::vector<std::size_t> cuts = sqrt_cuts(cut_points(model, points_of(options.text("points"))));
+  const std::vector<std::size_t> cuts = sqrt_cuts(cut_points(model, options.points));
   const std::optional<OpSequence> sequence = recompute_order(model, evicted_between(model, cuts));
   PlanPool pool(task);
   pool.add(sequence.value_or(store_all_ops(task)));
@@ -33,7 +31,7 @@ extern constinit const StrategyInfo ap_sqrt_strategy{
         "Jain et al., 'Checkmate', 2020, section 6",
     .chains_only = false,
     .options = ap_sqrt_options,
-    .tapes = ap_sqrt_tapes,
+    .tapes = by_options<ap_sqrt_tapes>,
     .candidates = nullptr,
 };
 

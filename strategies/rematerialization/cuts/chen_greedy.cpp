@@ -1,7 +1,6 @@
 #include "strategies/rematerialization/cuts/chen_greedy.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "strategies/api/strategy.h"
@@ -10,6 +9,10 @@
 namespace plimsoll {
 namespace {
 
+struct ChenGreedyOptions {
+  std::optional<Bytes> size;
+};
+
 constexpr std::size_t most_parameters = 1000;
 
 struct ChenGreedy {
@@ -17,11 +20,10 @@ struct ChenGreedy {
   std::vector<Bytes> parameters;
 };
 
-SequenceFamily chen_greedy_family(const PartTask& task, const Options& options) {
+SequenceFamily chen_greedy_family(const PartTask& task, const ChenGreedyOptions& options) {
   const ChainPart part = chain_part(task.problem, task.part());
   ChenGreedy planner{chain_model(task.problem, part), {}};
-  planner.parameters = options.text("b") == "auto" ? greedy_parameters(planner.model)
-                                                   : std::vector{parse_bytes(options.text("b")).value};
+  planner.parameters = !options.size ? greedy_parameters(planner.model) : std::vector{*options.size};
   const auto shared = std::make_shared<const ChenGreedy>(std::move(planner));
   return {.name = "chen_greedy", .count = shared->parameters.size(), .sequence = [shared](std::size_t k) {
             return segments_sequence(greedy_segments(shared->model, shared->parameters[k]).segments);
@@ -59,21 +61,19 @@ std::vector<Bytes> greedy_parameters(const ChainModel& model) {
 
 namespace {
 
-constexpr std::array chen_greedy_options{OptionInfo{
+constexpr auto chen_greedy_options = options_of<ChenGreedyOptions>(option_of<&ChenGreedyOptions::size>({
     .name = "b",
-    .default_value = "auto",
     .values = "auto or a size, such as 300MB",
     .help = "size of its activations above which a segment is closed; auto: the size whose schedule is the fastest "
             "within the budget",
-    .allowed = [](std::string_view text) { return text == "auto" || parse_bytes(text).fine(); },
-}};
+}));
 
-std::vector<TapeOutcome> chen_greedy_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> chen_greedy_tapes(const PartTask& task, const ChenGreedyOptions& options,
                                            std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, chen_greedy_family(task, options), budgets);
 }
 
-std::vector<Bytes> chen_greedy_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> chen_greedy_candidates(const PartTask& task, const ChenGreedyOptions& options) {
   return budgets_of_sequences(task, chen_greedy_family(task, options));
 }
 
@@ -86,8 +86,8 @@ extern constinit const StrategyInfo chen_greedy_strategy{
     .source = "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, algorithm 3",
     .chains_only = true,
     .options = chen_greedy_options,
-    .tapes = chen_greedy_tapes,
-    .candidates = chen_greedy_candidates,
+    .tapes = by_options<chen_greedy_tapes>,
+    .candidates = by_options<chen_greedy_candidates>,
     .plans_parts = true,
 };
 

@@ -1,8 +1,5 @@
 // The strategy `chen_sqrt`: Chen's segments (chen.h) as a tape.
 
-#include <array>
-
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/best_of_sequences.h"
 #include "strategies/models/chain_pass.h"
@@ -11,20 +8,23 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array chen_sqrt_options{OptionInfo{
+struct ChenSqrtOptions {
+  std::optional<std::size_t> segments;
+};
+
+constexpr auto chen_sqrt_options = options_of<ChenSqrtOptions>(option_of<&ChenSqrtOptions::segments>({
     .name = "segments",
-    .default_value = "sqrt",
+    .least = 1,
+    .most = 1'000'000,
+    .none = "sqrt",
     .values = "sqrt or a whole number from 1",
     .help = "number of segments of the chain; sqrt: the square root of the number of stages, rounded",
-    .allowed = [](std::string_view text) { return text == "sqrt" || integer_between<1, 1'000'000>(text); },
-}};
+}));
 
-std::vector<TapeOutcome> chen_sqrt_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> chen_sqrt_tapes(const PartTask& task, const ChenSqrtOptions& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
   const ChainModel model = chain_model(task.problem, chain_part(task.problem, task.part()));
-  const std::size_t segments = options.text("segments") == "sqrt"
-                                   ? chen_segments(model.stages())
-                                   : static_cast<std::size_t>(options.integer("segments"));
+  const std::size_t segments = options.segments ? *options.segments : chen_segments(model.stages());
   const ChainSequence sequence = without_forbidden_repeats(model, chen_sequence(model.stages(), segments));
   return fixed_sequence(task, sequence, "chen_sqrt", budgets);
 }
@@ -38,7 +38,7 @@ extern constinit const StrategyInfo chen_sqrt_strategy{
     .source = "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, section 4",
     .chains_only = true,
     .options = chen_sqrt_options,
-    .tapes = chen_sqrt_tapes,
+    .tapes = by_options<chen_sqrt_tapes>,
     .candidates = nullptr,
     .plans_parts = true,
 };

@@ -2,11 +2,9 @@
 // ladder; the plan is the fastest of these runs that fits.
 
 #include <algorithm>
-#include <array>
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/rematerialization/dtr/dtr_banishing.h"
@@ -16,6 +14,12 @@
 
 namespace plimsoll {
 namespace {
+
+struct DtrStrategyOptions {
+  DtrHeuristic heuristic = DtrHeuristic::dtr;
+  bool banishes = false;
+  std::uint64_t seed = 0;
+};
 
 constexpr std::int64_t dtr_rungs = 40;
 constexpr std::int64_t thrash_limit = 10;  // rematerialisation may take nine times the model's own time
@@ -52,21 +56,21 @@ Tape tape_of(const Graph& graph, const PartLog& part, const DtrRun& run) {
 
 /// Runs at equally spaced budgets from that of the run without a limit down to the largest call, each with the tape
 /// that it leaves. DTR is not monotone; the best of a fixed set of runs is.
-std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const Options& options) {
+std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const DtrStrategyOptions& options) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
     throw InputError("dtr: works on one device and the whole graph only");
   }
   const Part& part = task.part();
   const PartLog log = part_log(task.problem, part);
   DtrOptions run_options;
-  run_options.heuristic = *dtr_heuristic(options.text("heuristic"));
-  const bool banishes = options.text("release") == "banish";
+  run_options.heuristic = options.heuristic;
+  const bool banishes = options.banishes;
   if (banishes && !can_banish(run_options.heuristic)) {
     throw InputError("dtr: release=banish works with heuristic=local, lru, size or random; found '" +
-                     std::string(options.text("heuristic")) + "'");
+                     std::string(written(options.heuristic)) + "'");
   }
   const auto run_log = banishes ? run_dtr_banishing : run_dtr;
-  run_options.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  run_options.seed = options.seed;
   run_options.rematerialization_limit = (thrash_limit - 1) * dtr_baseline(log.log).compute;
   std::vector<PlannedTape> plans;
   const auto add = [&](const DtrRun& run) {
@@ -90,33 +94,28 @@ std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const Options& op
   return plans;
 }
 
-constexpr std::array dtr_options{
-    OptionInfo{
+constexpr auto dtr_options = options_of<DtrStrategyOptions>(
+    option_of<&DtrStrategyOptions::heuristic>({
         .name = "heuristic",
-        .default_value = "dtr",
-        .values = "dtr, dtr_eq, local, lru, size, msps or random",
+        .words = "dtr dtr_eq local lru size msps random",
         .help = "cost of evicting a tensor, as in the paper: dtr is h_DTR, dtr_eq its approximation by equivalence "
                 "classes, local leaves the neighbours out",
-        .allowed = [](std::string_view text) { return dtr_heuristic(text).has_value(); },
-    },
-    OptionInfo{
+    }),
+    option_of<&DtrStrategyOptions::banishes>({
         .name = "release",
-        .default_value = "evict",
-        .values = "evict or banish",
+        .words = "evict banish",
         .help =
             "what happens to a tensor that is no longer referenced: evict: it may be recomputed; banish: it is gone "
             "for ever, and tensors computed from it are never evicted (only with heuristic=local, lru, size or random)",
-        .allowed = [](std::string_view text) { return text == "evict" || text == "banish"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&DtrStrategyOptions::seed>({
         .name = "seed",
-        .default_value = "0",
-        .values = "a whole number from 0 to 1000000000",
+        .least = 0,
+        .most = 1'000'000'000,
         .help = "seed of heuristic=random",
-        .allowed = [](std::string_view text) { return integer_between<0, 1'000'000'000>(text); },
-    }};
+    }));
 
-std::vector<TapeOutcome> dtr_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> dtr_tapes(const PartTask& task, const DtrStrategyOptions& options,
                                    std::span<const std::optional<Bytes>> budgets, const Tape*) {
   const std::vector<PlannedTape> plans = plans_on_ladder(task, options);
   const Bytes smallest = std::ranges::min_element(plans, {}, &PlannedTape::peak)->peak;
@@ -136,7 +135,7 @@ std::vector<TapeOutcome> dtr_tapes(const PartTask& task, const Options& options,
   return outcomes;
 }
 
-std::vector<Bytes> dtr_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> dtr_candidates(const PartTask& task, const DtrStrategyOptions& options) {
   std::vector<Bytes> peaks;
   for (const PlannedTape& plan : plans_on_ladder(task, options)) peaks.push_back(plan.peak);
   std::ranges::sort(peaks);
@@ -155,8 +154,8 @@ extern constinit const StrategyInfo dtr_strategy{
         "Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, 'Dynamic Tensor Rematerialization', 2021",
     .chains_only = false,
     .options = dtr_options,
-    .tapes = dtr_tapes,
-    .candidates = dtr_candidates,
+    .tapes = by_options<dtr_tapes>,
+    .candidates = by_options<dtr_candidates>,
     .effort = {.stages = 300, .ops = 5000},
 };
 

@@ -12,16 +12,6 @@ __extension__ using Wide = unsigned __int128;
 
 constexpr Wide exact_in_double = Wide{1} << 53;
 
-constexpr std::array<std::pair<std::string_view, DtrHeuristic>, 7> heuristic_names{{
-    {"dtr", DtrHeuristic::dtr},
-    {"dtr_eq", DtrHeuristic::dtr_eq},
-    {"local", DtrHeuristic::local},
-    {"lru", DtrHeuristic::lru},
-    {"size", DtrHeuristic::size},
-    {"msps", DtrHeuristic::msps},
-    {"random", DtrHeuristic::random},
-}};
-
 /// Long division bit by bit: 54 bits of the quotient and whether anything is left decide the rounding.
 double quotient(Wide numerator, Wide denominator) {
   int exponent = 0;
@@ -50,13 +40,6 @@ double quotient(Wide numerator, Wide denominator) {
 }
 
 }  // namespace
-
-std::optional<DtrHeuristic> dtr_heuristic(std::string_view name) {
-  for (const auto& [known, heuristic] : heuristic_names) {
-    if (known == name) return heuristic;
-  }
-  return std::nullopt;
-}
 
 double eviction_cost(std::int64_t weight, std::int64_t bytes, std::int64_t staleness) {
   if (bytes <= 0 || staleness <= 0) return std::numeric_limits<double>::infinity();

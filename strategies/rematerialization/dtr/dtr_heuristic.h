@@ -2,9 +2,12 @@
 // What eviction costs by the heuristics of dynamic tensor rematerialization: the storage of least cost goes first.
 // Source: Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, "Dynamic Tensor Rematerialization", 2021.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+
+#include "sim/core/names.h"
 
 namespace plimsoll {
 
@@ -19,7 +22,13 @@ enum class DtrHeuristic : std::uint8_t {
   random,
 };
 
-std::optional<DtrHeuristic> dtr_heuristic(std::string_view name);
+template <>
+struct Names<DtrHeuristic> {
+  static constexpr std::array all{std::pair{DtrHeuristic::dtr, "dtr"},      std::pair{DtrHeuristic::dtr_eq, "dtr_eq"},
+                                  std::pair{DtrHeuristic::local, "local"},  std::pair{DtrHeuristic::lru, "lru"},
+                                  std::pair{DtrHeuristic::size, "size"},    std::pair{DtrHeuristic::msps, "msps"},
+                                  std::pair{DtrHeuristic::random, "random"}};
+};
 
 /// Whether the cost is divided by the time since the last access.
 constexpr bool uses_staleness(DtrHeuristic h) {

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "sim/core/expects.h"
 #include "strategies/api/deadline.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/compose/better_outcome.h"
 #include "strategies/models/chain_pass.h"
@@ -23,17 +21,20 @@
 namespace plimsoll {
 namespace {
 
+struct ExactOptions : SearchLimits {
+  ExactOptions() { time_limit = 10; }
+};
+
 using End = SearchResult::End;
 
 constexpr Bytes no_exact_limit{std::numeric_limits<std::int64_t>::max() / 4};
 
 class Exact {
  public:
-  Exact(const PartTask& task, const Options& options)
+  Exact(const PartTask& task, const ExactOptions& options)
       : task_(task),
         model_(op_model(task)),
-        limits_{.states = static_cast<std::size_t>(options.integer("states")),
-                .seconds = static_cast<double>(options.integer("time_limit"))},
+        limits_{.states = options.states, .seconds = static_cast<double>(options.time_limit)},
         heuristics_(task) {
     heuristics_.add(store_all_ops(task));
     add_greedy_segments(heuristics_, model_, Points::all);
@@ -208,32 +209,30 @@ SmallestSchedule smallest_schedule(const PartTask& task, const OpModel& model, c
 
 namespace {
 
-constexpr std::array exact_options{
-    OptionInfo{
+constexpr auto exact_options = options_of<ExactOptions>(
+    option_of<&SearchLimits::states>({
         .name = "states",
-        .default_value = "2000000",
-        .values = "a whole number from 1 to 100000000",
+        .least = 1,
+        .most = 100'000'000,
         .help = "stop the search for one budget after this many states (repeatable, unlike a time limit); the answer "
                 "is then the best plan known, with its proven gap",
-        .allowed = integer_between<1, 100'000'000>,
-    },
-    OptionInfo{
+    }),
+    option_of<&SearchLimits::time_limit>({
         .name = "time_limit",
-        .default_value = "10",
+        .least = 1,
+        .most = 86'400,
         .values = "a whole number of seconds from 1 to 86400",
         .help = "stop the search for one budget after this time; the cheaper strategies run to their end, Checkmate's "
                 "relaxations for as long again",
-        .allowed = integer_between<1, 86'400>,
-    },
-};
+    }));
 
-std::vector<TapeOutcome> exact_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> exact_tapes(const PartTask& task, const ExactOptions& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   return or_plain_training(task, budgets, Exact(task, options).outcomes(budgets));
 }
 
-std::vector<Bytes> exact_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> exact_candidates(const PartTask& task, const ExactOptions& options) {
   std::vector<Bytes> budgets = Exact(task, options).candidates();
   budgets.push_back(plain_training_peak(task));
   return budgets;
@@ -248,8 +247,8 @@ extern constinit const StrategyInfo exact_strategy{
     .source = "own; A* after Hart, Nilsson, Raphael, 1968",
     .chains_only = false,
     .options = exact_options,
-    .tapes = exact_tapes,
-    .candidates = exact_candidates,
+    .tapes = by_options<exact_tapes>,
+    .candidates = by_options<exact_candidates>,
     .effort = {.stages = 40, .ops = 80, .trials = {.problems = 100, .stride = 3, .stages = 5, .ops = 8}},
 };
 

@@ -1,21 +1,23 @@
 #include "strategies/rematerialization/policies/full_recompute.h"
 
 #include <algorithm>
-#include <array>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/best_of_sequences.h"
 
 namespace plimsoll {
 namespace {
 
-SequenceFamily full_recompute_family(const PartTask& task, const Options& options) {
+struct FullRecomputeOptions {
+  RecomputeMethod method = RecomputeMethod::uniform;
+  std::optional<std::size_t> layers = 1;
+};
+
+SequenceFamily full_recompute_family(const PartTask& task, const FullRecomputeOptions& options) {
   const std::size_t stages = chain_part(task.problem, task.part()).chain.stages.size();
-  const RecomputeMethod method = options.text("method") == "block" ? RecomputeMethod::block : RecomputeMethod::uniform;
-  const bool any = options.text("layers") == "auto";
-  const std::size_t least =
-      any ? (method == RecomputeMethod::block ? 0 : 1) : static_cast<std::size_t>(options.integer("layers"));
+  const RecomputeMethod method = options.method;
+  const bool any = !options.layers;
+  const std::size_t least = any ? (method == RecomputeMethod::block ? 0 : 1) : *options.layers;
   return {.name = "full_recompute",
           .count = any ? std::max<std::size_t>(1, stages - least) : 1,
           .sequence = [stages, method, least](std::size_t k) {
@@ -39,30 +41,28 @@ std::vector<Segment> full_recompute_segments(std::size_t stages, RecomputeMethod
 
 namespace {
 
-constexpr std::array full_recompute_options{
-    OptionInfo{
+constexpr auto full_recompute_options = options_of<FullRecomputeOptions>(
+    option_of<&FullRecomputeOptions::method>({
         .name = "method",
-        .default_value = "uniform",
-        .values = "uniform or block",
+        .words = "uniform block",
         .help = "uniform: recompute all layers, in groups of `layers`; block: recompute the first `layers` layers "
                 "only, one by one",
-        .allowed = [](std::string_view text) { return text == "uniform" || text == "block"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&FullRecomputeOptions::layers>({
         .name = "layers",
-        .default_value = "1",
+        .least = 1,
+        .most = 1'000'000,
         .values = "auto or a whole number from 1",
         .help = "Megatron-LM's --recompute-num-layers: layers in a group (uniform), or layers that are recomputed "
                 "(block); auto: the number that is the fastest within the budget",
-        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
-    }};
+    }));
 
-std::vector<TapeOutcome> full_recompute_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> full_recompute_tapes(const PartTask& task, const FullRecomputeOptions& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, full_recompute_family(task, options), budgets);
 }
 
-std::vector<Bytes> full_recompute_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> full_recompute_candidates(const PartTask& task, const FullRecomputeOptions& options) {
   return budgets_of_sequences(task, full_recompute_family(task, options));
 }
 
@@ -77,8 +77,8 @@ extern constinit const StrategyInfo full_recompute_strategy{
         "Large Transformer Models', 2022",
     .chains_only = true,
     .options = full_recompute_options,
-    .tapes = full_recompute_tapes,
-    .candidates = full_recompute_candidates,
+    .tapes = by_options<full_recompute_tapes>,
+    .candidates = by_options<full_recompute_candidates>,
     .plans_parts = true,
 };
 

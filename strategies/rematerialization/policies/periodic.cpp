@@ -1,9 +1,7 @@
 // The strategy `periodic`: the input of every k-th stage is kept, what is between is recomputed.
 
 #include <algorithm>
-#include <array>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/best_of_sequences.h"
 #include "strategies/models/checkpoint_segments.h"
@@ -11,33 +9,37 @@
 namespace plimsoll {
 namespace {
 
-SequenceFamily periodic_family(const PartTask& task, const Options& options) {
+struct PeriodicOptions {
+  std::optional<std::size_t> every;
+};
+
+SequenceFamily periodic_family(const PartTask& task, const PeriodicOptions& options) {
   const std::size_t stages = chain_part(task.problem, task.part()).chain.stages.size();
   const auto sequence_of = [stages](std::size_t every) { return segments_sequence(segments_of(stages, every)); };
-  if (options.text("every") == "auto") {
+  if (!options.every) {
     return {.name = "periodic",
             .count = std::max<std::size_t>(1, stages - 1),
             .sequence = [sequence_of](std::size_t k) { return sequence_of(k + 1); }};
   }
-  const auto every = static_cast<std::size_t>(options.integer("every"));
+  const std::size_t every = *options.every;
   return {.name = "periodic", .count = 1, .sequence = [sequence_of, every](std::size_t) { return sequence_of(every); }};
 }
 
-constexpr std::array periodic_options{OptionInfo{
+constexpr auto periodic_options = options_of<PeriodicOptions>(option_of<&PeriodicOptions::every>({
     .name = "every",
-    .default_value = "auto",
+    .least = 1,
+    .most = 1'000'000,
     .values = "auto or a whole number from 1",
     .help = "number of stages that are recomputed together (the last ones are kept); auto: the number that is the "
             "fastest within the budget",
-    .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
-}};
+}));
 
-std::vector<TapeOutcome> periodic_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> periodic_tapes(const PartTask& task, const PeriodicOptions& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, periodic_family(task, options), budgets);
 }
 
-std::vector<Bytes> periodic_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> periodic_candidates(const PartTask& task, const PeriodicOptions& options) {
   return budgets_of_sequences(task, periodic_family(task, options));
 }
 
@@ -50,8 +52,8 @@ extern constinit const StrategyInfo periodic_strategy{
     .source = "torch.utils.checkpoint around every k stages in a row",
     .chains_only = true,
     .options = periodic_options,
-    .tapes = periodic_tapes,
-    .candidates = periodic_candidates,
+    .tapes = by_options<periodic_tapes>,
+    .candidates = by_options<periodic_candidates>,
     .plans_parts = true,
 };
 

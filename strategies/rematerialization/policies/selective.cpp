@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "sim/io/input_error.h"
@@ -14,6 +13,12 @@
 
 namespace plimsoll {
 namespace {
+
+struct SelectiveOptions {
+  std::string patterns = "*";
+  std::optional<std::size_t> every;
+  std::string keep_every = "none";  ///< none, auto or a number
+};
 
 // More combinations of two free numbers than this are not tried.
 constexpr std::size_t most_policies = 2000;
@@ -55,19 +60,23 @@ std::vector<std::string> names_of(const std::vector<Stage>& stages) {
   return names;
 }
 
-std::vector<std::optional<std::size_t>> values_of(std::string_view text, const Options& options, std::string_view name,
-                                                  std::size_t most) {
-  if (text == "none") return {std::nullopt};
-  if (text != "auto") return {static_cast<std::size_t>(options.integer(name))};
+/// Of an option that is not given: all up to the most.
+std::vector<std::optional<std::size_t>> values_of(const std::optional<std::size_t>& asked, std::size_t most) {
+  if (asked) return {*asked};
   std::vector<std::optional<std::size_t>> values;
   for (std::size_t k = 1; k <= most; ++k) values.emplace_back(k);
   return values;
 }
 
-std::vector<SelectivePolicy> policies(const Options& options, std::size_t layers) {
+std::vector<std::optional<std::size_t>> kept_values(const std::string& asked, std::size_t most) {
+  if (asked == "none") return {std::nullopt};
+  return values_of(asked == "auto" ? std::nullopt : std::optional<std::size_t>(std::stoul(asked)), most);
+}
+
+std::vector<SelectivePolicy> policies(const SelectiveOptions& options, std::size_t layers) {
   // One more than there are layers: none of them.
-  const auto every = values_of(options.text("every"), options, "every", layers + 1);
-  const auto keep = values_of(options.text("keep_every"), options, "keep_every", layers + 1);
+  const auto every = values_of(options.every, layers + 1);
+  const auto keep = kept_values(options.keep_every, layers + 1);
   std::vector<SelectivePolicy> list;
   for (const auto& k : keep) {
     for (const auto& e : every) {
@@ -77,8 +86,8 @@ std::vector<SelectivePolicy> policies(const Options& options, std::size_t layers
   return list;
 }
 
-SequenceFamily selective_family(const PartTask& task, const Options& options) {
-  const std::string patterns(options.text("stages"));
+SequenceFamily selective_family(const PartTask& task, const SelectiveOptions& options) {
+  const std::string patterns(options.patterns);
   const Chain& whole = *task.problem.chain;
   if (std::ranges::none_of(whole.stages, [&](const Stage& stage) { return matches(patterns, stage.name); })) {
     throw InputError(fmt::format("selective.stages: no stage of '{}' matches '{}'; its first stage is '{}'", whole.name,
@@ -117,41 +126,18 @@ std::vector<bool> selected(const std::vector<std::string>& names, std::string_vi
 
 namespace {
 
-constexpr std::array selective_options{
-    OptionInfo{
-        .name = "stages",
-        .default_value = "*",
-        .values = "patterns joined by '+', such as attention or block1?.*+stem",
-        .help =
-            "stages that may be recomputed; a pattern matches the name of a stage or a part of the name between dots",
-        .allowed = [](std::string_view text) { return !text.empty() && text.front() != '+' && text.back() != '+'; },
-    },
-    OptionInfo{
-        .name = "every",
-        .default_value = "auto",
-        .values = "auto or a whole number from 1",
-        .help = "recompute every k-th of these stages (torchtitan's selective_ac_option); auto: the k that is the "
-                "fastest within the budget, or no recomputation",
-        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
-    },
-    OptionInfo{
-        .name = "keep_every",
-        .default_value = "none",
-        .values = "none, auto or a whole number from 1",
-        .help = "keep every k-th of the stages that `every` selects; none: keep none of them; auto: the k that is the "
-                "fastest within the budget",
-        .allowed =
-            [](std::string_view text) {
-              return text == "none" || text == "auto" || integer_between<1, 1'000'000>(text);
-            },
-    }};
+constexpr auto selective_options = options_of<SelectiveOptions>(option_of<&SelectiveOptions::patterns>({.name = "stages", .values = "patterns joined by '+', such as attention or block1?.*+stem", .help = "stages that may be recomputed; a pattern matches the name of a stage or a part of the name between dots", .allowed = [](std::string_view text) {
+  return !text.empty() && text.front() != '+' && text.back() != '+'; },}), option_of<&SelectiveOptions::every>({.name = "every", .least = 1, .most = 1'000'000, .values = "auto or a whole number from 1", .help = "recompute every k-th of these stages (torchtitan's selective_ac_option); auto: the k that is the "
+                "fastest within the budget, or no recomputation",}), option_of<&SelectiveOptions::keep_every>({
+  .name = "keep_every", .least = 1, .most = 1\'000\'000, .none = "none", .values = "none, auto or a whole number from 1", .help = "keep every k-th of the stages that `every` selects; none: keep none of them; auto: the k that is the "
+                "fastest within the budget", .allowed = [](std::string_view text) { return text == "none" || text == "auto" || integer_between<1, 1\'000\'000>(text); },}));
 
-std::vector<TapeOutcome> selective_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> selective_tapes(const PartTask& task, const SelectiveOptions& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, selective_family(task, options), budgets);
 }
 
-std::vector<Bytes> selective_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> selective_candidates(const PartTask& task, const SelectiveOptions& options) {
   return budgets_of_sequences(task, selective_family(task, options));
 }
 
@@ -166,8 +152,8 @@ extern constinit const StrategyInfo selective_strategy{
         "selective",
     .chains_only = true,
     .options = selective_options,
-    .tapes = selective_tapes,
-    .candidates = selective_candidates,
+    .tapes = by_options<selective_tapes>,
+    .candidates = by_options<selective_candidates>,
     .plans_parts = true,
 };
 

@@ -1,11 +1,9 @@
 // The strategy `checkmate`: Checkmate's integer program (checkmate_model.h), solved with CBC.
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/compose/better_outcome.h"
@@ -17,16 +15,18 @@
 namespace plimsoll {
 namespace {
 
-CheckmateSolver checkmate_solver(const PartTask& task, const Options& options) {
+struct CheckmateOptions : SearchLimits {
+  Formulation formulation = Formulation::tight;
+};
+
+CheckmateSolver checkmate_solver(const PartTask& task, const CheckmateOptions& options) {
   OpModel model = op_model(task);
   PlanPool known(task);
   known.add(store_all_ops(task));
   add_greedy_segments(known, model, Points::all);
   add_greedy_recompute(known, model);
-  const CheckmateEffort effort{
-      .formulation = options.text("formulation") == "kappa" ? Formulation::kappa : Formulation::tight,
-      .limits = {.seconds = static_cast<double>(options.integer("time_limit")),
-                 .nodes = static_cast<int>(options.integer("nodes"))}};
+  const CheckmateEffort effort{.formulation = options.formulation,
+                               .limits = {.seconds = static_cast<double>(options.time_limit), .nodes = options.nodes}};
   return {task, std::move(model), effort, std::move(known)};
 }
 
@@ -75,20 +75,16 @@ std::vector<TapeOutcome> with_cheaper(const PartTask& task, std::span<const std:
   return outcomes;
 }
 
-constexpr std::array checkmate_options{
-    OptionInfo{
+constexpr auto checkmate_options = options_of<CheckmateOptions>(
+    option_of<&CheckmateOptions::formulation>({
         .name = "formulation",
-        .default_value = "tight",
-        .values = "tight or kappa",
+        .words = "tight kappa",
         .help = "how the program says when a value is freed: tight: by one inequality for each hazard; kappa: as in "
                 "the paper",
-        .allowed = [](std::string_view text) { return text == "tight" || text == "kappa"; },
-    },
-    time_limit_option,
-    nodes_option,
-};
+    }),
+    time_limit_option, nodes_option);
 
-std::vector<TapeOutcome> checkmate_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> checkmate_tapes(const PartTask& task, const CheckmateOptions& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   CheckmateSolver checkmate = checkmate_solver(task, options);
@@ -97,7 +93,7 @@ std::vector<TapeOutcome> checkmate_tapes(const PartTask& task, const Options& op
   return with_cheaper(task, budgets, std::move(outcomes));
 }
 
-std::vector<Bytes> checkmate_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> checkmate_candidates(const PartTask& task, const CheckmateOptions& options) {
   return checkmate_solver(task, options).candidates();
 }
 
@@ -110,8 +106,8 @@ extern constinit const StrategyInfo checkmate_strategy{
     .source = "Jain et al., 'Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization', MLSys 2020",
     .chains_only = false,
     .options = checkmate_options,
-    .tapes = checkmate_tapes,
-    .candidates = checkmate_candidates,
+    .tapes = by_options<checkmate_tapes>,
+    .candidates = by_options<checkmate_candidates>,
     .effort = {.stages = 4, .ops = 12, .trials = {.problems = 30, .stride = 7, .stages = 3, .ops = 4}},
 };
 

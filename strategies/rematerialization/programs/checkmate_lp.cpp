@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <random>
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/exact/exact_search.h"
@@ -19,6 +17,12 @@
 
 namespace plimsoll {
 namespace {
+
+struct CheckmateLpOptions : SearchLimits {
+  std::int64_t levels = 10;
+  std::int64_t samples = 10;
+  std::int64_t seed = 1;
+};
 
 void add_thresholds(PlanPool& pool, const OpModel& model, const std::vector<std::vector<double>>& kept) {
   for (int tenth = 1; tenth <= 9; ++tenth) {
@@ -47,17 +51,15 @@ struct RoundedPlans {
   std::string stopped;  ///< by which limit, if by one
 };
 
-RoundedPlans checkmate_lp_plans(const PartTask& task, const Options& options) {
+RoundedPlans checkmate_lp_plans(const PartTask& task, const CheckmateLpOptions& options) {
   const OpModel model = op_model(task);
   PlanPool pool(task);
   pool.add(store_all_ops(task));
   add_greedy_segments(pool, model, Points::all);
   add_greedy_recompute(pool, model);
-  std::string stopped = add_rounded(pool, model,
-                                    {.levels = options.integer("levels"),
-                                     .samples = options.integer("samples"),
-                                     .seed = options.integer("seed"),
-                                     .seconds = options.integer("time_limit")});
+  std::string stopped = add_rounded(
+      pool, model,
+      {.levels = options.levels, .samples = options.samples, .seed = options.seed, .seconds = options.time_limit});
   return {std::move(pool), std::move(stopped)};
 }
 
@@ -112,39 +114,35 @@ std::string add_rounded(PlanPool& pool, const OpModel& model, const RoundingEffo
 
 namespace {
 
-constexpr std::array checkmate_lp_options{
-    OptionInfo{
+constexpr auto checkmate_lp_options = options_of<CheckmateLpOptions>(
+    option_of<&CheckmateLpOptions::levels>({
         .name = "levels",
-        .default_value = "10",
-        .values = "a whole number from 1 to 1000",
+        .least = 1,
+        .most = 1000,
         .help = "number of memory levels at which the relaxation is solved",
-        .allowed = integer_between<1, 1000>,
-    },
-    OptionInfo{
+    }),
+    option_of<&CheckmateLpOptions::samples>({
         .name = "samples",
-        .default_value = "10",
-        .values = "a whole number from 0 to 100000",
+        .least = 0,
+        .most = 100'000,
         .help = "number of random roundings at each level, beside the thresholds 0.1 to 0.9",
-        .allowed = integer_between<0, 100'000>,
-    },
-    OptionInfo{
+    }),
+    option_of<&CheckmateLpOptions::seed>({
         .name = "seed",
-        .default_value = "1",
-        .values = "a whole number from 0 to 1000000000",
+        .least = 0,
+        .most = 1'000'000'000,
         .help = "seed of the random roundings",
-        .allowed = integer_between<0, 1'000'000'000>,
-    },
-    OptionInfo{
+    }),
+    option_of<&SearchLimits::time_limit>({
         .name = "time_limit",
-        .default_value = "60",
+        .least = 1,
+        .most = 86'400,
         .values = "a whole number of seconds from 1 to 86400",
         .help = "stop solving relaxations after this time, counted over all levels; levels that are not reached are "
                 "left out",
-        .allowed = integer_between<1, 86'400>,
-    },
-};
+    }));
 
-std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const CheckmateLpOptions& options,
                                             std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   const auto [pool, stopped] = checkmate_lp_plans(task, options);
@@ -157,7 +155,7 @@ std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Options&
   return outcomes;
 }
 
-std::vector<Bytes> checkmate_lp_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> checkmate_lp_candidates(const PartTask& task, const CheckmateLpOptions& options) {
   return checkmate_lp_plans(task, options).pool.peaks();
 }
 
@@ -172,8 +170,8 @@ extern constinit const StrategyInfo checkmate_lp_strategy{
         "section 5",
     .chains_only = false,
     .options = checkmate_lp_options,
-    .tapes = checkmate_lp_tapes,
-    .candidates = checkmate_lp_candidates,
+    .tapes = by_options<checkmate_lp_tapes>,
+    .candidates = by_options<checkmate_lp_candidates>,
     .effort = {.stages = 20, .ops = 60, .trials = {.problems = 40, .stride = 7, .stages = 5, .ops = 6}},
 };
 

@@ -4,11 +4,9 @@
 // (checkmate_model.h), so that without alternatives it is Checkmate's.
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <unordered_map>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/fullest_moment.h"
@@ -19,6 +17,10 @@
 
 namespace plimsoll {
 namespace {
+
+struct MonetOptions : SearchLimits {
+  std::size_t most_ops = 100;
+};
 
 /// One way to run a step of a plan.
 struct Implementation {
@@ -78,7 +80,7 @@ void add_levels(PlanPool& pool, const OpModel& model, const OpSequence& sequence
   }
 }
 
-CheckmateSolver monet_solver(const PartTask& task, const Options& options) {
+CheckmateSolver monet_solver(const PartTask& task, const MonetOptions& options) {
   const OpModel plain = op_model(task);
   OpModel model = with_alternatives(plain, task);
   PlanPool base(task);
@@ -92,26 +94,22 @@ CheckmateSolver monet_solver(const PartTask& task, const Options& options) {
     known.add(sequence);
     add_levels(known, model, sequence);
   }
-  const CheckmateEffort effort{.limits = {.seconds = static_cast<double>(options.integer("time_limit")),
-                                          .nodes = static_cast<int>(options.integer("nodes"))},
-                               .most_ops = static_cast<std::size_t>(options.integer("most_ops"))};
+  const CheckmateEffort effort{.limits = {.seconds = static_cast<double>(options.time_limit), .nodes = options.nodes},
+                               .most_ops = options.most_ops};
   return {task, std::move(model), effort, std::move(known)};
 }
 
-constexpr std::array monet_options{
-    time_limit_option,
-    nodes_option,
-    OptionInfo{
+constexpr auto monet_options = options_of<MonetOptions>(
+    time_limit_option, nodes_option,
+    option_of<&MonetOptions::most_ops>({
         .name = "most_ops",
-        .default_value = "100",
-        .values = "a whole number from 0 to 1000",
+        .least = 0,
+        .most = 1'000,
         .help = "largest number of ops for which the integer program is solved; larger graphs get the best plan of the "
                 "heuristics",
-        .allowed = integer_between<0, 1'000>,
-    },
-};
+    }));
 
-std::vector<TapeOutcome> monet_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> monet_tapes(const PartTask& task, const MonetOptions& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   CheckmateSolver monet = monet_solver(task, options);
@@ -120,7 +118,7 @@ std::vector<TapeOutcome> monet_tapes(const PartTask& task, const Options& option
   return outcomes;
 }
 
-std::vector<Bytes> monet_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> monet_candidates(const PartTask& task, const MonetOptions& options) {
   return monet_solver(task, options).candidates();
 }
 
@@ -133,8 +131,8 @@ extern constinit const StrategyInfo monet_strategy{
     .source = "Shah, Wu, Mohan, Chidambaram, Kraehenbuehl, 'Memory Optimization for Deep Networks', ICLR 2021",
     .chains_only = false,
     .options = monet_options,
-    .tapes = monet_tapes,
-    .candidates = monet_candidates,
+    .tapes = by_options<monet_tapes>,
+    .candidates = by_options<monet_candidates>,
     .effort = {.stages = 4, .ops = 12, .trials = {.problems = 30, .stride = 7, .stages = 3, .ops = 4}},
 };
 

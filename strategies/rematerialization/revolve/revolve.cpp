@@ -1,10 +1,8 @@
 // The strategy `revolve`: binomial checkpointing (revolve_schedule.h) as a tape.
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/best_of_sequences.h"
 #include "strategies/rematerialization/revolve/revolve_schedule.h"
@@ -12,34 +10,37 @@
 namespace plimsoll {
 namespace {
 
+struct RevolveOptions {
+  std::optional<std::size_t> slots;
+};
+
 constexpr std::size_t most_slots = 1000;
 
-SequenceFamily revolve_family(const PartTask& task, const Options& options) {
+SequenceFamily revolve_family(const PartTask& task, const RevolveOptions& options) {
   const std::size_t stages = chain_part(task.problem, task.part()).chain.stages.size();
   const std::size_t useful = std::min(stages, most_slots);
-  const bool any = options.text("slots") == "auto";
-  const std::size_t slots = any ? useful : std::min(useful, static_cast<std::size_t>(options.integer("slots")));
+  const bool any = !options.slots;
+  const std::size_t slots = any ? useful : std::min(useful, *options.slots);
   const auto schedule = std::make_shared<const RevolveSchedule>(stages, slots);
   return {.name = "revolve", .count = any ? slots : 1, .sequence = [schedule, any, slots](std::size_t k) {
             return schedule->sequence(any ? k + 1 : slots);
           }};
 }
 
-constexpr std::array revolve_options{OptionInfo{
+constexpr auto revolve_options = options_of<RevolveOptions>(option_of<&RevolveOptions::slots>({
     .name = "slots",
-    .default_value = "auto",
-    .values = "auto or a whole number from 1 to 1000",
+    .least = 1,
+    .most = 1'000,
     .help = "number of checkpoints: stage inputs kept at one time, the network's input included; auto: the number "
             "whose schedule is the fastest within the budget",
-    .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000>(text); },
-}};
+}));
 
-std::vector<TapeOutcome> revolve_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> revolve_tapes(const PartTask& task, const RevolveOptions& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, revolve_family(task, options), budgets);
 }
 
-std::vector<Bytes> revolve_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> revolve_candidates(const PartTask& task, const RevolveOptions& options) {
   return budgets_of_sequences(task, revolve_family(task, options));
 }
 
@@ -52,8 +53,8 @@ extern constinit const StrategyInfo revolve_strategy{
     .source = "Griewank, Walther, 'Algorithm 799: revolve', ACM Transactions on Mathematical Software 26(1), 2000",
     .chains_only = true,
     .options = revolve_options,
-    .tapes = revolve_tapes,
-    .candidates = revolve_candidates,
+    .tapes = by_options<revolve_tapes>,
+    .candidates = by_options<revolve_candidates>,
     .plans_parts = true,
     .effort = {.stages = 1000},
 };

@@ -1,15 +1,17 @@
 #include "strategies/rematerialization/revolve/revolve_hetero.h"
 
-#include <array>
 #include <memory>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/best_of_sequences.h"
 #include "strategies/models/checkpoint_segments.h"
 
 namespace plimsoll {
 namespace {
+
+struct RevolveHeteroOptions {
+  std::int64_t slots = 500;
+};
 
 /// Every stage is recomputed from its kept input: no sequence of Revolve's class is faster.
 ChainSequence fastest(std::size_t stages) {
@@ -29,14 +31,14 @@ ChainSequence sequence_of(const std::vector<BlockStep>& steps) {
   return sequence;
 }
 
-SequenceFamily revolve_hetero_family(const PartTask& task, const Options& options) {
+SequenceFamily revolve_hetero_family(const PartTask& task, const RevolveHeteroOptions& options) {
   const ChainPart part = chain_part(task.problem, task.part());
   ChainModel model = chain_model(task.problem, part);
   model.recomputable.assign(model.stages(), true);  // stages that may run once are seen to afterwards
   const std::size_t stages = model.stages();
   const Bytes most = evaluate(model, fastest(stages)).peak - model.resident - model.x[0];
   const auto table =
-      std::make_shared<const BlockTable>(revolve_blocks(model), OptionUse::last_block, most, options.integer("slots"));
+      std::make_shared<const BlockTable>(revolve_blocks(model), OptionUse::last_block, most, options.slots);
   return {.name = "revolve_hetero", .count = table->plans() + 1, .sequence = [=](std::size_t k) {
             return k == 0 ? fastest(stages) : sequence_of(table->plan(k - 1));
           }};
@@ -69,21 +71,20 @@ std::vector<Block> revolve_blocks(const ChainModel& model) {
 
 namespace {
 
-constexpr std::array revolve_hetero_options{OptionInfo{
+constexpr auto revolve_hetero_options = options_of<RevolveHeteroOptions>(option_of<&RevolveHeteroOptions::slots>({
     .name = "slots",
-    .default_value = "500",
-    .values = "a whole number from 1 to 100000",
+    .least = 1,
+    .most = 100'000,
     .help = "resolution of memory: sizes are rounded up to 1/slots of the peak of the fastest schedule (unless their "
             "common divisor is that large); chains of more than 365 stages get fewer slots",
-    .allowed = [](std::string_view text) { return integer_between<1, 100'000>(text); },
-}};
+}));
 
-std::vector<TapeOutcome> revolve_hetero_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> revolve_hetero_tapes(const PartTask& task, const RevolveHeteroOptions& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, revolve_hetero_family(task, options), budgets);
 }
 
-std::vector<Bytes> revolve_hetero_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> revolve_hetero_candidates(const PartTask& task, const RevolveHeteroOptions& options) {
   return budgets_of_sequences(task, revolve_hetero_family(task, options));
 }
 
@@ -98,8 +99,8 @@ extern constinit const StrategyInfo revolve_hetero_strategy{
         "'Optimal checkpointing for heterogeneous chains', 2019, compare with",
     .chains_only = true,
     .options = revolve_hetero_options,
-    .tapes = revolve_hetero_tapes,
-    .candidates = revolve_hetero_candidates,
+    .tapes = by_options<revolve_hetero_tapes>,
+    .candidates = by_options<revolve_hetero_candidates>,
     .plans_parts = true,
     .effort = {.stages = 250},
 };

@@ -2,11 +2,9 @@
 // over blocks (block_table.h).
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/best_of_sequences.h"
 #include "strategies/models/chain_pass.h"
@@ -18,6 +16,12 @@
 
 namespace plimsoll {
 namespace {
+
+struct RockmateOptions {
+  std::optional<std::size_t> block;
+  std::size_t options = 10;
+  std::int64_t slots = 500;
+};
 
 struct TwoLevels {
   std::vector<SolvedBlock> blocks;
@@ -32,27 +36,25 @@ std::vector<Block> outer(const std::vector<SolvedBlock>& solved) {
 }
 
 /// store_all's, and where blocks may have any size and stages are few all of rotor's, whose blocks are single stages.
-std::vector<ChainSequence> plans_of_single_stages(const ChainModel& model, const Options& options) {
+std::vector<ChainSequence> plans_of_single_stages(const ChainModel& model, const RockmateOptions& options) {
   constexpr std::size_t few = 64;
   std::vector<ChainSequence> plans{store_all_sequence(model.stages())};
-  if (options.text("block") != "auto" || model.stages() > few) return plans;
+  if (options.block || model.stages() > few) return plans;
   const RotorExact rotor(model);
   for (const Bytes budget : rotor.steps()) plans.push_back(rotor.solve(budget).value().sequence);
   return plans;
 }
 
-SequenceFamily rockmate_family(const PartTask& task, const Options& options) {
+SequenceFamily rockmate_family(const PartTask& task, const RockmateOptions& options) {
   const ChainPart part = chain_part(task.problem, task.part());
   const ChainModel model = chain_model(task.problem, part);
   const std::size_t stages = model.stages();
   const auto root = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(stages))));
-  const std::size_t size = options.text("block") == "auto" ? std::clamp<std::size_t>(root, 1, 100)
-                                                           : static_cast<std::size_t>(options.integer("block"));
+  const std::size_t size = !options.block ? std::clamp<std::size_t>(root, 1, 100) : *options.block;
   const Bytes most = evaluate(model, store_all_sequence(stages)).peak - model.resident - model.x[0];
-  const std::vector<SolvedBlock> solved =
-      solved_blocks(model, size, static_cast<std::size_t>(options.integer("options")));
+  const std::vector<SolvedBlock> solved = solved_blocks(model, size, options.options);
   const auto levels = std::make_shared<const TwoLevels>(
-      TwoLevels{solved, BlockTable(outer(solved), OptionUse::anywhere, most, options.integer("slots"))});
+      TwoLevels{solved, BlockTable(outer(solved), OptionUse::anywhere, most, options.slots)});
   const auto single = std::make_shared<const std::vector<ChainSequence>>(plans_of_single_stages(model, options));
   return {.name = "rockmate", .count = single->size() + levels->table.plans(), .sequence = [=](std::size_t k) {
             return k < single->size() ? (*single)[k]
@@ -60,49 +62,44 @@ SequenceFamily rockmate_family(const PartTask& task, const Options& options) {
           }};
 }
 
-PlanPool graph_plans(const PartTask& task, const Options& options) {
+PlanPool graph_plans(const PartTask& task, const RockmateOptions& options) {
   std::vector<std::size_t> sizes{6, 12, 24};
-  if (options.text("block") != "auto") sizes = {static_cast<std::size_t>(options.integer("block"))};
+  if (options.block) sizes = {*options.block};
   const OpModel model = op_model(task);
   PlanPool pool(task);
   pool.add(store_all_ops(task));
   add_greedy_recompute(pool, model);
   for (const std::size_t size : sizes) {
-    const BlockEffort effort{.block = size,
-                             .options = static_cast<std::size_t>(options.integer("options")),
-                             .slots = options.integer("slots")};
+    const BlockEffort effort{.block = size, .options = options.options, .slots = options.slots};
     block_sequences(model, effort, [&](const OpSequence& sequence) { pool.add(sequence); });
   }
   return pool;
 }
 
-constexpr std::array rockmate_options{
-    OptionInfo{
+constexpr auto rockmate_options = options_of<RockmateOptions>(
+    option_of<&RockmateOptions::block>({
         .name = "block",
-        .default_value = "auto",
-        .values = "auto or a whole number from 1 to 100",
+        .least = 1,
+        .most = 100,
         .help = "size of a block: stages of a chain (auto: the square root of their number), or forward ops of a graph "
                 "(auto: 6, 12 or 24, whichever is the fastest within the budget)",
-        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 100>(text); },
-    },
-    OptionInfo{
+    }),
+    option_of<&RockmateOptions::options>({
         .name = "options",
-        .default_value = "10",
-        .values = "a whole number from 1 to 100",
+        .least = 1,
+        .most = 100,
         .help = "number of budgets at which each block is solved, once for all the memory that it needs and once for "
                 "what it keeps between its forward and backward",
-        .allowed = [](std::string_view text) { return integer_between<1, 100>(text); },
-    },
-    OptionInfo{
+    }),
+    option_of<&RockmateOptions::slots>({
         .name = "slots",
-        .default_value = "500",
-        .values = "a whole number from 1 to 100000",
+        .least = 1,
+        .most = 100'000,
         .help = "resolution of memory between blocks: sizes are rounded up to 1/slots of the peak of store_all (unless "
                 "their common divisor is that large)",
-        .allowed = [](std::string_view text) { return integer_between<1, 100'000>(text); },
-    }};
+    }));
 
-std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const RockmateOptions& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (task.problem.chain) {
     return or_plain_training(task, budgets, best_of_sequences(task, rockmate_family(task, options), budgets));
@@ -111,7 +108,7 @@ std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const Options& opt
   return graph_plans(task, options).outcomes(budgets, "no combination of the blocks' options fits");
 }
 
-std::vector<Bytes> rockmate_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> rockmate_candidates(const PartTask& task, const RockmateOptions& options) {
   if (!task.problem.chain) return graph_plans(task, options).peaks();
   std::vector<Bytes> budgets = budgets_of_sequences(task, rockmate_family(task, options));
   budgets.push_back(plain_training_peak(task));
@@ -129,8 +126,8 @@ extern constinit const StrategyInfo rockmate_strategy{
         "tool for re-materialization in PyTorch', ICML 2023; graphs: Gusak et al., 'HiRemate', ICML 2025",
     .chains_only = false,
     .options = rockmate_options,
-    .tapes = rockmate_tapes,
-    .candidates = rockmate_candidates,
+    .tapes = by_options<rockmate_tapes>,
+    .candidates = by_options<rockmate_candidates>,
     .plans_parts = true,
     .effort = {.stages = 250, .ops = 5000},
 };

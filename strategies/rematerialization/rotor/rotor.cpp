@@ -1,14 +1,12 @@
 // The strategy `rotor`: the optimal memory-persistent checkpointing of a chain (rotor_conditions.h) as a tape.
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
 
 #include "sim/core/expects.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
@@ -19,6 +17,10 @@
 
 namespace plimsoll {
 namespace {
+
+struct RotorOptions {
+  std::optional<std::int64_t> slots;
+};
 
 constexpr Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 4};
 
@@ -33,13 +35,13 @@ Solver solver(std::shared_ptr<const T> rotor) {
   return {[rotor](Bytes budget) { return rotor->solve(budget); }, rotor->smallest_feasible()};
 }
 
-bool unrounded(const Options& options) {
-  return options.text("slots") == "exact";
+bool unrounded(const RotorOptions& options) {
+  return !options.slots;
 }
 
-Solver solver_of(const ChainModel& model, const Options& options, std::span<const Bytes> budgets) {
+Solver solver_of(const ChainModel& model, const RotorOptions& options, std::span<const Bytes> budgets) {
   if (unrounded(options)) return solver(std::make_shared<const RotorExact>(model, budgets));
-  return solver(std::make_shared<const RotorSlots>(model, options.integer("slots"), budgets));
+  return solver(std::make_shared<const RotorSlots>(model, *options.slots, budgets));
 }
 
 ChainModel model_of(const PartTask& task) {
@@ -62,7 +64,7 @@ Bytes least_budget(const PartTask& task, const Solver& solver) {
 /// The fastest plan found when in_flight - 1 other micro-batches each keep K bytes while one runs, for several K: the
 /// running tape then has budget - (in_flight - 1) K, and must keep at most K where it awaits its output gradient,
 /// which a workspace of what is left there enforces.
-TapeOutcome plan_in_flight(const PartTask& task, const Options& options, Bytes budget) {
+TapeOutcome plan_in_flight(const PartTask& task, const RotorOptions& options, Bytes budget) {
   const ChainPart part = chain_part(task.problem, task.part());
   const ChainModel model = chain_model(task.problem, part);
   const std::int64_t others = task.in_flight - 1;
@@ -85,7 +87,7 @@ TapeOutcome plan_in_flight(const PartTask& task, const Options& options, Bytes b
   return *std::move(fastest);
 }
 
-std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const RotorOptions& options,
                                         std::span<const std::optional<Bytes>> budgets) {
   std::vector<Bytes> limits;
   for (const std::optional<Bytes>& limit : budgets) limits.push_back(limit.value_or(no_limit));
@@ -109,17 +111,17 @@ std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const Options& opt
   return or_plain_training(task, budgets, std::move(outcomes));
 }
 
-constexpr std::array rotor_options{OptionInfo{
+constexpr auto rotor_options = options_of<RotorOptions>(option_of<&RotorOptions::slots>({
     .name = "slots",
-    .default_value = "exact",
-    .values = "exact or a whole number from 1 to 100000",
+    .least = 1,
+    .most = 100'000,
+    .none = "exact",
     .help = "resolution of memory; exact: sizes are not rounded (chains of more than 250 stages: within a proven gap); "
             "a number: a second plan has its sizes rounded up to 1/slots of the budget, as published, and the faster "
             "of the two plans is taken",
-    .allowed = [](std::string_view text) { return text == "exact" || integer_between<1, 100'000>(text); },
-}};
+}));
 
-std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const RotorOptions& options,
                                      std::span<const std::optional<Bytes>> budgets, const Tape*) {
   const bool others_wait = task.in_flight > 1 || task.weights_waiting > 0;
   if (others_wait && chain_part(task.problem, task.part()).awaits) {
@@ -132,18 +134,20 @@ std::vector<TapeOutcome> rotor_tapes(const PartTask& task, const Options& option
   std::vector<TapeOutcome> outcomes = rotor_outcomes(task, options, budgets);
   if (!unrounded(options) || task.part().cut_before_backward) return outcomes;  // tapes of graph strategies are not cut
   // Not of rotor's class: a stage's output may be dropped alone, the rest of what it saved being kept.
-  return faster_outcomes(std::move(outcomes), greedy_recompute_strategy.tapes(task, Options({}, {}), budgets, nullptr));
+  return faster_outcomes(std::move(outcomes), greedy_recompute_strategy.tapes(
+                                                  task, Options(greedy_recompute_strategy.options), budgets, nullptr));
 }
 
-std::vector<Bytes> rotor_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> rotor_candidates(const PartTask& task, const RotorOptions& options) {
   const ChainModel model = model_of(task);
   std::vector<Bytes> budgets;
   if (unrounded(options)) {
     budgets = RotorExact(model).steps();
-    const std::vector<Bytes> others = greedy_recompute_strategy.candidates(task, Options({}, {}));
+    const std::vector<Bytes> others =
+        greedy_recompute_strategy.candidates(task, Options(greedy_recompute_strategy.options));
     budgets.insert(budgets.end(), others.begin(), others.end());
   } else {
-    budgets = RotorSlots(model, options.integer("slots")).steps();
+    budgets = RotorSlots(model, *options.slots).steps();
   }
   budgets.push_back(plain_training_peak(task));
   std::ranges::sort(budgets);
@@ -160,8 +164,8 @@ extern constinit const StrategyInfo rotor_strategy{
         "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, 'Optimal checkpointing for heterogeneous chains', 2019",
     .chains_only = true,
     .options = rotor_options,
-    .tapes = rotor_tapes,
-    .candidates = rotor_candidates,
+    .tapes = by_options<rotor_tapes>,
+    .candidates = by_options<rotor_candidates>,
     .plans_parts = true,
     .effort = {.stages = 1000},
 };

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "sim/io/input_error.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
@@ -17,7 +15,11 @@
 namespace plimsoll {
 namespace {
 
-SequenceFamily floating_family(const PartTask& task, const Options& options) {
+struct RotorFloatingOptions {
+  std::int64_t slots = 100;
+};
+
+SequenceFamily floating_family(const PartTask& task, const RotorFloatingOptions& options) {
   const ChainPart part = chain_part(task.problem, task.part());
   const ChainModel model = chain_model(task.problem, part);
   if (model.stages() > longest_floating_chain) {
@@ -26,7 +28,7 @@ SequenceFamily floating_family(const PartTask& task, const Options& options) {
                     "takes any",
                     longest_floating_chain, task.problem.graph.name, model.stages()));
   }
-  const auto floating = std::make_shared<const FloatingTable>(model, options.integer("slots"));
+  const auto floating = std::make_shared<const FloatingTable>(model, options.slots);
   return {.name = "rotor_floating",
           .count = floating->plans() + 1,
           .sequence = [floating, stages = model.stages()](std::size_t k) {
@@ -36,25 +38,24 @@ SequenceFamily floating_family(const PartTask& task, const Options& options) {
 
 // rotor's recursion is a part of this one, but this one rounds.
 Options rotor_unrounded() {
-  return {rotor_strategy.options, {}};
+  return Options(rotor_strategy.options);
 }
 
-constexpr std::array rotor_floating_options{OptionInfo{
+constexpr auto rotor_floating_options = options_of<RotorFloatingOptions>(option_of<&RotorFloatingOptions::slots>({
     .name = "slots",
-    .default_value = "100",
-    .values = "a whole number from 1 to 2000",
+    .least = 1,
+    .most = 2'000,
     .help = "resolution of memory: sizes are rounded up to 1/slots of the peak of store_all (unless their common "
             "divisor is that large)",
-    .allowed = [](std::string_view text) { return integer_between<1, 2'000>(text); },
-}};
+}));
 
-std::vector<TapeOutcome> rotor_floating_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> rotor_floating_tapes(const PartTask& task, const RotorFloatingOptions& options,
                                               std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return faster_outcomes(best_of_sequences(task, floating_family(task, options), budgets),
                          rotor_strategy.tapes(task, rotor_unrounded(), budgets, nullptr));
 }
 
-std::vector<Bytes> rotor_floating_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> rotor_floating_candidates(const PartTask& task, const RotorFloatingOptions& options) {
   std::vector<Bytes> budgets = budgets_of_sequences(task, floating_family(task, options));
   const std::vector<Bytes> more = rotor_strategy.candidates(task, rotor_unrounded());
   budgets.insert(budgets.end(), more.begin(), more.end());
@@ -73,8 +74,8 @@ extern constinit const StrategyInfo rotor_floating_strategy{
         "heterogeneous chains', ACM Transactions on Mathematical Software 50(2), 2024",
     .chains_only = true,
     .options = rotor_floating_options,
-    .tapes = rotor_floating_tapes,
-    .candidates = rotor_floating_candidates,
+    .tapes = by_options<rotor_floating_tapes>,
+    .candidates = by_options<rotor_floating_candidates>,
     .plans_parts = true,
     .effort = {.stages = 25},
 };

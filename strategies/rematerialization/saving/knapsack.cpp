@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/models/op_sequence.h"
@@ -17,6 +15,13 @@
 
 namespace plimsoll {
 namespace {
+
+enum class KnapsackSolver : std::uint8_t { greedy, dp, ilp };
+
+struct KnapsackOptions {
+  KnapsackSolver solver = KnapsackSolver::dp;
+  std::int64_t steps = 100;
+};
 
 /// What saving an op's results takes and spares.
 KnapsackItem item_of(const OpModel& model, const ModelOp& op) {
@@ -34,7 +39,7 @@ struct Plans {
   std::string stopped = {};  ///< the limit that ended searches, if one did
 };
 
-Plans knapsack_plans(const PartTask& task, const Options& options) {
+Plans knapsack_plans(const PartTask& task, const KnapsackOptions& options) {
   Plans made{PlanPool(task)};
   made.pool.add(store_all_ops(task));
   const OpModel model = op_model(task);
@@ -49,12 +54,12 @@ Plans knapsack_plans(const PartTask& task, const Options& options) {
     items.push_back(item_of(model, model.ops[o]));
     sum += items.back().weight;
   }
-  const std::int64_t steps = options.integer("steps");
+  const std::int64_t steps = options.steps;
   std::vector<std::int64_t> capacities;
   for (std::int64_t k = 0; k <= steps; ++k) capacities.push_back(sum / steps * k + sum % steps * k / steps);
   const auto solutions = [&]() -> std::vector<Chosen> {
-    if (options.text("solver") == "greedy") return greedy_knapsack(items, capacities);
-    if (options.text("solver") == "dp") return rounded_knapsack(items, capacities);
+    if (options.solver == KnapsackSolver::greedy) return greedy_knapsack(items, capacities);
+    if (options.solver == KnapsackSolver::dp) return rounded_knapsack(items, capacities);
     ExactKnapsack exact = exact_knapsack(items, capacities);
     if (exact.cut_short > 0) {
       made.stopped = fmt::format("{} of {} knapsacks stopped after {} nodes each", exact.cut_short, capacities.size(),
@@ -76,24 +81,21 @@ Plans knapsack_plans(const PartTask& task, const Options& options) {
   return made;
 }
 
-constexpr std::array knapsack_options{
-    OptionInfo{
+constexpr auto knapsack_options = options_of<KnapsackOptions>(
+    option_of<&KnapsackOptions::solver>({
         .name = "solver",
-        .default_value = "dp",
-        .values = "greedy, dp or ilp",
+        .words = "greedy dp ilp",
         .help = "solver of the knapsack: greedy: by time per byte; dp: dynamic programming, optimal for bytes rounded "
                 "up to 1/10000 of their sum; ilp: 0/1 program, by branch and bound",
-        .allowed = [](std::string_view text) { return text == "greedy" || text == "dp" || text == "ilp"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&KnapsackOptions::steps>({
         .name = "steps",
-        .default_value = "100",
-        .values = "a whole number from 1 to 10000",
+        .least = 1,
+        .most = 10'000,
         .help = "number of knapsack capacities to try; the plan is the fastest whose true peak fits the budget",
-        .allowed = [](std::string_view text) { return integer_between<1, 10'000>(text); },
-    }};
+    }));
 
-std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const KnapsackOptions& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   const Plans made = knapsack_plans(task, options);
@@ -112,7 +114,7 @@ std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const Options& opt
   return outcomes;
 }
 
-std::vector<Bytes> knapsack_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> knapsack_candidates(const PartTask& task, const KnapsackOptions& options) {
   std::vector<Bytes> budgets = knapsack_plans(task, options).pool.peaks();
   budgets.push_back(plain_training_peak(task));
   return budgets;
@@ -128,8 +130,8 @@ extern constinit const StrategyInfo knapsack_strategy{
     .source = "PyTorch, torch/_functorch/partitioners.py: activation_memory_budget and its solvers",
     .chains_only = false,
     .options = knapsack_options,
-    .tapes = knapsack_tapes,
-    .candidates = knapsack_candidates,
+    .tapes = by_options<knapsack_tapes>,
+    .candidates = by_options<knapsack_candidates>,
     .effort = {.stages = 100, .ops = 1000},
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/models/op_sequence.h"
@@ -11,17 +10,25 @@
 namespace plimsoll {
 namespace {
 
-PlanPool min_cut_plans(const PartTask& task, const Options& options) {
+enum class MinCutBan : std::uint8_t { both, compute, none };
+
+struct MinCutOptions {
+  MinCutBan ban = MinCutBan::both;
+  std::optional<std::size_t> row;
+  bool by_distance = true;
+};
+
+PlanPool min_cut_plans(const PartTask& task, const MinCutOptions& options) {
   PlanPool pool(task);
   const OpModel model = op_model(task);
-  const CutWeight weight = options.text("distance") == "on" ? CutWeight::bytes_by_distance : CutWeight::bytes;
+  const CutWeight weight = options.by_distance ? CutWeight::bytes_by_distance : CutWeight::bytes;
   const auto add_cut = [&](const Banned& banned, const Pinned& pinned) {
     const Evicted evicted = evicted_by_min_cut(model, banned, weight, pinned);
     if (const std::optional<OpSequence> sequence = recompute_order(model, evicted)) pool.add(*sequence);
   };
   const auto add = [&](const Banned& banned) {
-    if (options.text("row") != "auto") {
-      return add_cut(banned, pinned_after(model, banned, static_cast<std::size_t>(options.integer("row"))));
+    if (options.row) {
+      return add_cut(banned, pinned_after(model, banned, *options.row));
     }
     for (std::size_t row = 1;; row *= 2) {
       const Pinned pinned = pinned_after(model, banned, row);
@@ -29,10 +36,9 @@ PlanPool min_cut_plans(const PartTask& task, const Options& options) {
       if (std::ranges::find(pinned, true) == pinned.end()) return;
     }
   };
-  const std::string_view ban = options.text("ban");
-  if (ban != "none") add(banned_with_compute(task, model));
-  if (ban != "compute") add(banned_anyway(model));
-  if (ban == "auto" || pool.empty()) pool.add(store_all_ops(task));
+  if (options.ban != MinCutBan::none) add(banned_with_compute(task, model));
+  if (options.ban != MinCutBan::compute) add(banned_anyway(model));
+  if (options.ban == MinCutBan::both || pool.empty()) pool.add(store_all_ops(task));
   return pool;
 }
 
@@ -54,40 +60,36 @@ Banned banned_with_compute(const PartTask& task, const OpModel& model) {
 
 namespace {
 
-constexpr std::array min_cut_options{
-    OptionInfo{
+constexpr auto min_cut_options = options_of<MinCutOptions>(
+    option_of<&MinCutOptions::ban>({
         .name = "ban",
-        .default_value = "auto",
-        .values = "auto, compute or none",
+        .words = "auto compute none",
         .help = "ops that are never recomputed: compute: matrix products, convolutions and attention, as in PyTorch; "
                 "none: every op may be recomputed; auto: compute, none or saving everything, whichever is the fastest "
                 "within the budget",
-        .allowed = [](std::string_view text) { return text == "auto" || text == "compute" || text == "none"; },
-    },
-    OptionInfo{
+    }),
+    option_of<&MinCutOptions::row>({
         .name = "row",
-        .default_value = "auto",
-        .values = "auto or a whole number from 1 to 1000000",
+        .least = 1,
+        .most = 1'000'000,
         .help = "longest row of ops that is recomputed before a value is saved (PyTorch: about 100 small ops); auto: "
                 "1, 2, 4, ... or no limit, whichever is the fastest within the budget",
-        .allowed = [](std::string_view text) { return text == "auto" || integer_between<1, 1'000'000>(text); },
-    },
-    OptionInfo{
+    }),
+    option_of<&MinCutOptions::by_distance>({
         .name = "distance",
-        .default_value = "on",
+        .words = "off on",
         .values = "on or off",
         .help = "on: the bytes of a value count 1.1 times more for every op between it and its reader in the backward, "
                 "as in PyTorch; off: bytes only",
-        .allowed = [](std::string_view text) { return text == "on" || text == "off"; },
-    }};
+    }));
 
-std::vector<TapeOutcome> min_cut_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> min_cut_tapes(const PartTask& task, const MinCutOptions& options,
                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   return or_plain_training(task, budgets, min_cut_plans(task, options).outcomes(budgets, "the cut saves more"));
 }
 
-std::vector<Bytes> min_cut_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> min_cut_candidates(const PartTask& task, const MinCutOptions& options) {
   std::vector<Bytes> budgets = min_cut_plans(task, options).peaks();
   budgets.push_back(plain_training_peak(task));
   return budgets;
@@ -102,8 +104,8 @@ extern constinit const StrategyInfo min_cut_strategy{
     .source = "PyTorch, torch/_functorch/partitioners.py: the min-cut recomputation partitioner",
     .chains_only = false,
     .options = min_cut_options,
-    .tapes = min_cut_tapes,
-    .candidates = min_cut_candidates,
+    .tapes = by_options<min_cut_tapes>,
+    .candidates = by_options<min_cut_candidates>,
 };
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ void check_equal(const OpLog& log, std::optional<std::int64_t> budget, const std
                  std::optional<std::int64_t> limit, bool banishing = false) {
   DtrOptions options;
   if (budget) options.budget = Bytes{*budget};
-  options.heuristic = *dtr_heuristic(heuristic);
+  options.heuristic = *from_name<DtrHeuristic>(heuristic);
   options.rematerialization_limit = limit;
   const DtrRun run = banishing ? run_dtr_banishing(log, options) : run_dtr(log, options);
   const OracleRun oracle = oracle_dtr(log, budget, heuristic, limit, banishing);
