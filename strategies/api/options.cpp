@@ -70,7 +70,7 @@ std::optional<std::int64_t> whole_number(const OptionInfo& row, std::string_view
   const auto number = static_cast<double>(value);
   const bool is_allowed =
       row.words.empty() ? number >= row.least && number <= row.most : place_in_words(row, text).has_value();
-  return is_allowed ? std::optional(value) : std::nullopt;
+  return is_allowed && (row.allowed == nullptr || row.allowed(text)) ? std::optional(value) : std::nullopt;
 }
 
 std::optional<std::size_t> place_in_words(const OptionInfo& row, std::string_view text) {

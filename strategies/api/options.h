@@ -30,7 +30,7 @@ struct OptionInfo {
   std::string_view default_value = {};  ///< of rows that are bound to no member
   std::string_view values = {};         ///< what is allowed, in words, where the above does not say it
   std::string_view help = {};
-  bool (*allowed)(std::string_view) = nullptr;  ///< of texts; null: any
+  bool (*allowed)(std::string_view) = nullptr;  ///< of texts and whole numbers; null: any
 
   // Of the member, by option_of and options_of.
   bool (*read)(const OptionInfo&, std::string_view, void* owner) = nullptr;  ///< false: it may not be that

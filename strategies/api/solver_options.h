@@ -9,13 +9,13 @@
 namespace plimsoll {
 
 /// Where a search ends; each strategy has the rows of the limits that it heeds in its table.
-struct SearchLimits {
+struct LimitOptions {
   std::int64_t time_limit = 60;    ///< seconds, which others see at another time
   int nodes = 1'000'000;           ///< of branch and bound
   std::size_t states = 2'000'000;  ///< of a search over schedules
 };
 
-inline constexpr auto time_limit_option = option_of<&SearchLimits::time_limit>({
+inline constexpr auto time_limit_option = option_of<&LimitOptions::time_limit>({
     .name = "time_limit",
     .least = 1,
     .most = 86'400,
@@ -24,7 +24,7 @@ inline constexpr auto time_limit_option = option_of<&SearchLimits::time_limit>({
         "stop the solver for one budget after this time; the answer is then the best plan known, with its proven gap",
 });
 
-inline constexpr auto nodes_option = option_of<&SearchLimits::nodes>({
+inline constexpr auto nodes_option = option_of<&LimitOptions::nodes>({
     .name = "nodes",
     .least = 0,
     .most = 1'000'000'000,

@@ -9,6 +9,7 @@
 #include "strategies/pipelining/cuts/asked_cut.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/cuts/sapp_cut.h"
+#include "strategies/pipelining/line_options.h"
 #include "strategies/pipelining/orders/star_order.h"
 #include "strategies/pipelining/planners/joint.h"
 #include "strategies/pipelining/stage_parts.h"

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 
+#include "strategies/api/own_moves.h"
 #include "strategies/compose/better_outcome.h"
 #include "strategies/compose/part_alone.h"
 #include "strategies/compression/form_plans.h"
@@ -17,6 +18,7 @@
 #include "strategies/models/chain_part.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/models/same_tape.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 
 namespace plimsoll {
@@ -84,11 +86,11 @@ class CompressPlanner {
     few_levels.change<OffloadOptions>() = {{.chunks = 1}, 8};
     const std::size_t size = model_.positions();
     if (offloads_) {
-      const CompressPlanOptions& plain = size > most_positions ? whole : offload;
+      const Options& plain = size > most_positions ? whole : offload;
       keep_better(best, offload_greedy_strategy.tapes(task_, plain, budgets, before_));
     }
     for (const Tape& tape : to_offload_) {
-      const CompressPlanOptions& packed = size > many_positions ? few_levels : offload;
+      const Options& packed = size > many_positions ? few_levels : offload;
       keep_better(best, offload_greedy_strategy.tapes(task_, packed, budgets, &tape));
     }
     for (TapeOutcome& outcome : best) {

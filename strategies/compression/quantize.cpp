@@ -1,6 +1,9 @@
 // The strategy `quantize`: saved values wait for the backward as numbers of a few bits, whose groups share a scale and
 // a minimum. Source: Chen et al., ActNN (ICML 2021); Liu et al., GACT (ICML 2022).
 
+#include <charconv>
+#include <cstdint>
+
 #include "strategies/compression/packing.h"
 
 namespace plimsoll {
@@ -17,11 +20,10 @@ Codec quantize_codec(const QuantizeOptions& options) {
   return {.kind = CodecKind::quantize, .bits = options.bits, .group = options.group, .group_bytes = bytes_of_range};
 }
 
-/// A multiple of 8.
-bool is_group(std::string_view text) {
+bool is_multiple_of_8(std::string_view text) {
   std::int64_t group = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), group);
-  return error == std::errc{} && end == text.data() + text.size() && group >= 8 && group <= 1'048'576 && group % 8 == 0;
+  std::from_chars(text.data(), text.data() + text.size(), group);
+  return group % 8 == 0;
 }
 
 constexpr auto quantize_options =
@@ -33,9 +35,10 @@ constexpr auto quantize_options =
                                 option_of<&QuantizeOptions::group>({
                                     .name = "group",
                                     .least = 8,
-                                    .most = 1048576,
+                                    .most = 1'048'576,
                                     .values = "a multiple of 8 from 8 to 1048576",
                                     .help = "how many values in a row share a scale and a minimum (8 bytes)",
+                                    .allowed = is_multiple_of_8,
                                 }),
                                 tensors_option, relu_or_anew_option, packed_store_option);
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "strategies/api/option_rules.h"
 #include "strategies/compose/passes.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_program.h"

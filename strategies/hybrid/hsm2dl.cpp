@@ -1,3 +1,4 @@
+#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
 

@@ -9,7 +9,6 @@
 #include "sim/core/optimizer.h"
 #include "sim/mesh/rank_graph.h"
 #include "sim/ops/padding.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/hybrid/on_mesh.h"
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/pipeline_merit.h"
 #include "strategies/hybrid/split_search.h"

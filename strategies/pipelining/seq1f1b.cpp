@@ -137,7 +137,7 @@ class SequenceSlices {
   Problem made_;
 };
 
-std::uint32_t sequence_slices(const Seq1f1bOptions& options) {
+std::uint32_t asked_slices(const Seq1f1bOptions& options) {
   return options.slices;
 }
 
@@ -147,7 +147,7 @@ std::variant<Problem, std::string> with_slices(const Problem& problem, const Seq
   if (std::ranges::any_of(problem.chain->parameters, is_changed)) {
     return "it slices a model as its trace has it, and a transform before it has changed what is trained or how";
   }
-  return SequenceSlices(problem, sequence_slices(options)).problem();
+  return SequenceSlices(problem, asked_slices(options)).problem();
 }
 
 /// Micro-batch i's slice j is micro-batch i k + j of the sliced problem.
@@ -169,7 +169,7 @@ std::vector<Turn> turns_of(PartId part, std::uint32_t m, std::uint32_t k, std::u
 
 std::vector<PartitionOutcome> seq1f1b_partition(const Problem& problem, const Seq1f1bOptions& options,
                                                 std::span<const std::optional<Bytes>> budgets) {
-  const std::uint32_t p = ranks_of(problem, options, "seq1f1b"), k = sequence_slices(options);
+  const std::uint32_t p = ranks_of(problem, options, "seq1f1b"), k = asked_slices(options);
   PipelineOrder order;
   for (std::uint32_t r = 0; r < p; ++r) {
     order.rank_of.push_back(r);
@@ -202,7 +202,7 @@ extern constinit const StrategyInfo seq1f1b_strategy{
     .transform = by_options<with_slices>,
     .partition = by_options<seq1f1b_partition>,
     .splits_backward = by_options<is_backward_split>,
-    .slices = by_options<sequence_slices>,
+    .slices = by_options<asked_slices>,
 };
 
 }  // namespace plimsoll

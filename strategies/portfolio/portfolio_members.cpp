@@ -6,7 +6,9 @@
 #include <map>
 #include <span>
 
+#include "strategies/api/solver_options.h"
 #include "strategies/list.h"
+#include "strategies/offloading/activations/offload_options.h"
 
 namespace plimsoll {
 namespace {
@@ -29,8 +31,8 @@ std::string names_of(std::span<const Pass> passes) {
 /// Where the strategy would stop by the clock, it stops by its count of nodes or states.
 Pass limited(const StrategyInfo& strategy, std::int64_t effort) {
   Pass pass = pass_of(strategy);
-  if (pass.options.get_if<SearchLimits>() == nullptr) return pass;
-  pass.options.change<SearchLimits>() = {.time_limit = 86'400,
+  if (pass.options.get_if<LimitOptions>() == nullptr) return pass;
+  pass.options.change<LimitOptions>() = {.time_limit = 86'400,
                                          .nodes = static_cast<int>(20 * effort),
                                          .states = static_cast<std::size_t>(100'000 * effort)};
   return pass;

@@ -49,7 +49,7 @@ std::variant<Problem, std::string> channel_prune(const Problem& problem, const C
   changed.notes.push_back(
       fmt::format("channel_prune keeps {} of {} numbers of parameters; convolutions take {}",
                   numbers_of_parameters(changed.graph), numbers_of_parameters(problem.graph),
-                  by_table ? "the share of their time that was measured on a CPU" : "the share of their operations"));
+                  options.by_table ? "the share of their time that was measured on a CPU" : "the share of their operations"));
   return changed;
 }
 

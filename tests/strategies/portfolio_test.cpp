@@ -6,9 +6,11 @@
 #include <array>
 
 #include "sim/io/input_error.h"
+#include "strategies/api/solver_options.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/list.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/portfolio/portfolio_members.h"
 #include "strategies/portfolio/portfolio_moves.h"
 #include "tests/generate/problems.h"
@@ -102,7 +104,7 @@ TEST_CASE("a portfolio for PyTorch asks nobody who moves parameters or parts of 
     INFO(member.spec);
     for (const Pass& pass : member.passes) {
       CHECK_FALSE(pass.strategy->moves_parameters);
-      if (has_option(*pass.strategy, "chunks")) CHECK(pass.options.text("chunks") == "1");
+      if (const auto* copies = pass.options.get_if<ChunkOptions>()) CHECK(copies->chunks == 1);
     }
   }
 }
@@ -163,9 +165,7 @@ TEST_CASE("effort is counted in work: more of it is never slower, and the clock 
   }
   for (const Member& member : portfolio_members(true, 5, 1)) {
     for (const Pass& pass : member.passes) {
-      for (const OptionInfo& option : pass.strategy->options) {
-        if (option.name == "time_limit") CHECK(pass.options.text("time_limit") == "86400");
-      }
+      if (const auto* limits = pass.options.get_if<LimitOptions>()) CHECK(limits->time_limit == 86'400);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/capuchin_choice.h"
 #include "strategies/offloading/activations/offload_levels.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/tape_pool.h"
 

@@ -7,6 +7,7 @@
 
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/offload_levels.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_plans.h"
 #include "strategies/offloading/activations/offload_selection.h"

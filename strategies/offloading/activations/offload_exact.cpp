@@ -13,6 +13,7 @@
 #include "strategies/list.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_search.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/offload_store.h"

@@ -9,6 +9,7 @@
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_levels.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/offload_store.h"

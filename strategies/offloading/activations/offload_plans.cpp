@@ -2,6 +2,7 @@
 
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_store.h"
 
 namespace plimsoll {

@@ -4,6 +4,8 @@
 
 #include "sim/io/input_error.h"
 
+#include "strategies/offloading/activations/offload_options.h"
+
 namespace plimsoll {
 
 MemoryId offload_store(const PartTask& task, const OffloadOptions& options) {

@@ -9,6 +9,7 @@
 #include "strategies/models/recompute_order.h"
 #include "strategies/offloading/activations/conv_layers.h"
 #include "strategies/offloading/activations/offload_levels.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/tape_pool.h"

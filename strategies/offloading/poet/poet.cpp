@@ -14,6 +14,7 @@
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/known_plans.h"
 #include "strategies/offloading/activations/offload_bound.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/rematerialization/programs/checkmate_model.h"
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
@@ -21,7 +22,7 @@
 namespace plimsoll {
 namespace {
 
-struct PoetOptions : ChunkOptions, SearchLimits {
+struct PoetOptions : ChunkOptions, LimitOptions {
   bool of_energy = false;
   std::int64_t power = 0;
   std::int64_t transfer_energy = 0;

@@ -13,6 +13,7 @@
 #include "strategies/models/tape_cost.h"
 #include "strategies/offloading/activations/known_plans.h"
 #include "strategies/offloading/activations/offload_bound.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/pofo/pofo_search.h"

@@ -11,6 +11,7 @@
 #include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/cuts/sapp_cut.h"
+#include "strategies/pipelining/line_options.h"
 #include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {

@@ -9,6 +9,7 @@
 
 #include "sim/core/expects.h"
 #include "strategies/api/deadline.h"
+#include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/compose/better_outcome.h"
 #include "strategies/models/chain_pass.h"
@@ -21,7 +22,7 @@
 namespace plimsoll {
 namespace {
 
-struct ExactOptions : SearchLimits {
+struct ExactOptions : LimitOptions {
   ExactOptions() { time_limit = 10; }
 };
 
@@ -210,14 +211,14 @@ SmallestSchedule smallest_schedule(const PartTask& task, const OpModel& model, c
 namespace {
 
 constexpr auto exact_options = options_of<ExactOptions>(
-    option_of<&SearchLimits::states>({
+    option_of<&LimitOptions::states>({
         .name = "states",
         .least = 1,
         .most = 100'000'000,
         .help = "stop the search for one budget after this many states (repeatable, unlike a time limit); the answer "
                 "is then the best plan known, with its proven gap",
     }),
-    option_of<&SearchLimits::time_limit>({
+    option_of<&LimitOptions::time_limit>({
         .name = "time_limit",
         .least = 1,
         .most = 86'400,

@@ -126,11 +126,32 @@ std::vector<bool> selected(const std::vector<std::string>& names, std::string_vi
 
 namespace {
 
-constexpr auto selective_options = options_of<SelectiveOptions>(option_of<&SelectiveOptions::patterns>({.name = "stages", .values = "patterns joined by '+', such as attention or block1?.*+stem", .help = "stages that may be recomputed; a pattern matches the name of a stage or a part of the name between dots", .allowed = [](std::string_view text) {
-  return !text.empty() && text.front() != '+' && text.back() != '+'; },}), option_of<&SelectiveOptions::every>({.name = "every", .least = 1, .most = 1'000'000, .values = "auto or a whole number from 1", .help = "recompute every k-th of these stages (torchtitan's selective_ac_option); auto: the k that is the "
-                "fastest within the budget, or no recomputation",}), option_of<&SelectiveOptions::keep_every>({
-  .name = "keep_every", .least = 1, .most = 1\'000\'000, .none = "none", .values = "none, auto or a whole number from 1", .help = "keep every k-th of the stages that `every` selects; none: keep none of them; auto: the k that is the "
-                "fastest within the budget", .allowed = [](std::string_view text) { return text == "none" || text == "auto" || integer_between<1, 1\'000\'000>(text); },}));
+constexpr auto selective_options = options_of<SelectiveOptions>(
+    option_of<&SelectiveOptions::patterns>({
+        .name = "stages",
+        .values = "patterns joined by '+', such as attention or block1?.*+stem",
+        .help =
+            "stages that may be recomputed; a pattern matches the name of a stage or a part of the name between dots",
+        .allowed = [](std::string_view text) { return !text.empty() && text.front() != '+' && text.back() != '+'; },
+    }),
+    option_of<&SelectiveOptions::every>({
+        .name = "every",
+        .least = 1,
+        .most = 1'000'000,
+        .values = "auto or a whole number from 1",
+        .help = "recompute every k-th of these stages (torchtitan's selective_ac_option); auto: the k that is the "
+                "fastest within the budget, or no recomputation",
+    }),
+    option_of<&SelectiveOptions::keep_every>({
+        .name = "keep_every",
+        .values = "none, auto or a whole number from 1",
+        .help = "keep every k-th of the stages that `every` selects; none: keep none of them; auto: the k that is the "
+                "fastest within the budget",
+        .allowed =
+            [](std::string_view text) {
+              return text == "none" || text == "auto" || integer_between<1, 1'000'000>(text);
+            },
+    }));
 
 std::vector<TapeOutcome> selective_tapes(const PartTask& task, const SelectiveOptions& options,
                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-struct CheckmateOptions : SearchLimits {
+struct CheckmateOptions : LimitOptions {
   Formulation formulation = Formulation::tight;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/exact/exact_search.h"
@@ -18,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-struct CheckmateLpOptions : SearchLimits {
+struct CheckmateLpOptions : LimitOptions {
   std::int64_t levels = 10;
   std::int64_t samples = 10;
   std::int64_t seed = 1;
@@ -133,7 +134,7 @@ constexpr auto checkmate_lp_options = options_of<CheckmateLpOptions>(
         .most = 1'000'000'000,
         .help = "seed of the random roundings",
     }),
-    option_of<&SearchLimits::time_limit>({
+    option_of<&LimitOptions::time_limit>({
         .name = "time_limit",
         .least = 1,
         .most = 86'400,

@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-struct MonetOptions : SearchLimits {
+struct MonetOptions : LimitOptions {
   std::size_t most_ops = 100;
 };
 
