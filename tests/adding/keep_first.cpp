@@ -2,9 +2,9 @@
 // one. What is recomputed first is freed last, so that it pays to keep the first stages only where they save little.
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
+#include <optional>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/best_of_sequences.h"
 #include "strategies/models/checkpoint_segments.h"
@@ -12,12 +12,15 @@
 namespace plimsoll {
 namespace {
 
+struct KeepFirstOptions {
+  std::optional<std::size_t> stages;
+};
+
 /// Plan k keeps `least` + k stages. The last stage is the loss, whose backward comes at once: it is never recomputed.
-SequenceFamily keep_first_family(const PartTask& task, const Options& options) {
+SequenceFamily keep_first_family(const PartTask& task, const KeepFirstOptions& options) {
   const std::size_t stages = chain_part(task.problem, task.part()).chain.stages.size();
-  const bool any = options.text("stages") == "auto";
-  const std::size_t least = any ? 0 : static_cast<std::size_t>(options.integer("stages"));
-  return {.name = "keep_first", .count = any ? stages : 1, .sequence = [stages, least](std::size_t k) {
+  const std::size_t least = options.stages.value_or(0);
+  return {.name = "keep_first", .count = options.stages ? 1 : stages, .sequence = [stages, least](std::size_t k) {
             std::vector<bool> recomputed(stages, true);
             std::fill_n(recomputed.begin(), std::min(least + k, stages), false);
             recomputed.back() = false;
@@ -25,20 +28,19 @@ SequenceFamily keep_first_family(const PartTask& task, const Options& options) {
           }};
 }
 
-constexpr std::array keep_first_options{OptionInfo{
+constexpr auto keep_first_options = options_of<KeepFirstOptions>(option_of<&KeepFirstOptions::stages>({
     .name = "stages",
-    .default_value = "auto",
-    .values = "auto or a whole number from 0",
+    .least = 0,
+    .most = 1'000'000,
     .help = "how many stages keep what they save; auto: the number that is the fastest within the budget",
-    .allowed = [](std::string_view text) { return text == "auto" || integer_between<0, 1'000'000>(text); },
-}};
+}));
 
-std::vector<TapeOutcome> keep_first_tapes(const PartTask& task, const Options& options,
+std::vector<TapeOutcome> keep_first_tapes(const PartTask& task, const KeepFirstOptions& options,
                                           std::span<const std::optional<Bytes>> budgets, const Tape*) {
   return best_of_sequences(task, keep_first_family(task, options), budgets);
 }
 
-std::vector<Bytes> keep_first_candidates(const PartTask& task, const Options& options) {
+std::vector<Bytes> keep_first_candidates(const PartTask& task, const KeepFirstOptions& options) {
   return budgets_of_sequences(task, keep_first_family(task, options));
 }
 
@@ -51,8 +53,8 @@ extern constinit const StrategyInfo keep_first_strategy{
     .source = "own, as an example",
     .chains_only = true,
     .options = keep_first_options,
-    .tapes = keep_first_tapes,
-    .candidates = keep_first_candidates,
+    .tapes = by_options<keep_first_tapes>,
+    .candidates = by_options<keep_first_candidates>,
     .plans_parts = true,
 };
 

@@ -80,7 +80,7 @@ class OffloadPlanner {
   }
 
  private:
-  void add(std::uint32_t chunks, std::string_view levels, std::optional<Bytes> most) {
+  void add(std::uint32_t chunks, std::optional<std::int64_t> levels, std::optional<Bytes> most) {
     const std::vector<OffloadItem> items = offload_items(model_, chunks);
     std::vector<Selection> selections;
     selections.reserve(std::size(all_rules));

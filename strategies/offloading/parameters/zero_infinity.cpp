@@ -4,7 +4,6 @@
 
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/offloading/updates/overlap_option.h"
 #include "strategies/offloading/updates/placed_updates.h"
 
 namespace plimsoll {
