@@ -37,6 +37,14 @@ TEST_CASE("no strategy asks for another by text, nor for plans of all passes", "
                               "strategies/compose/spec.cpp"});
 }
 
+TEST_CASE("what a strategy can do is never read off the name of an option", "[structure]") {
+  const auto by_name = {"has_option(",     "options.text(\"", "options.integer(\"", "options.number(\"",
+                        "options.with(\"", "options.find(",   "option.name =="};
+  CHECK(sources_with("strategies", by_name) ==
+        std::set<std::string>{"strategies/compose/spec.cpp"});  // where texts are read
+  CHECK(sources_with("experiments", by_name).empty());
+}
+
 TEST_CASE("the text of a pass pipeline is understood where it enters the program", "[structure]") {
   const auto understanding = {"parse_spec(", "parse_pipeline(", "changes_of("};
   CHECK(sources_with("experiments", understanding) ==
