@@ -103,8 +103,7 @@ class OrderReader {
   }
 
   void read_lines() {
-    std::uint32_t line = 1;
-    for (std::size_t begin = 0; begin < text_.size(); ++line) {
+    for (std::size_t begin = 0; begin < text_.size();) {
       const std::size_t end = std::min(text_.find('\n', begin), text_.size());
       const std::string_view row = text_.substr(begin, end - begin);
       if (trimmed(row).empty() && end == text_.size()) break;
