@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""strategies/ADDING.md adds a strategy: its code is that of keep_first.cpp, which is built into a program of its own with the list
-that the page says, and its commands run there.
+"""strategies/ADDING.md adds a strategy, an import format and a field of a result: its code is that of the files of this folder, which
+are built into a program of its own with the lists that the page says, and its commands run there.
 
     tests/adding/adding_test.py PROGRAM_WITH_IT PROGRAM
 """
@@ -33,27 +33,65 @@ def strategies(program):
     return [entry["name"] for entry in json.loads(listed.stdout)["strategies"]]
 
 
+def built():
+    """The texts of the files that are built: code, and what is added to code."""
+    places = [os.path.join(folder, file) for folder, _, files in os.walk(HERE) for file in sorted(files)]
+    return [text_of(place) for place in places if place.endswith((".cpp", ".h", ".diff"))]
+
+
+def run(folder, *words):
+    return subprocess.run([WITH_IT, *words], cwd=folder, capture_output=True, text=True)
+
+
 class Adding(unittest.TestCase):
     def test_code_is_what_is_built(self):
-        code, line = blocks("cpp")
-        self.assertEqual(code, text_of("tests", "adding", "keep_first.cpp"))
-        self.assertEqual([line], text_of("tests", "adding", "strategies", "list.def").splitlines(keepends=True)[2:])
+        list_lines = "".join(text_of("tests", "adding", "strategies", "list.def").splitlines(keepends=True)[2:])
+        self.assertEqual(sorted(blocks("cpp") + blocks("diff")), sorted([*built(), list_lines]))
 
     def test_list_has_one_more(self):
         self.assertEqual(strategies(WITH_IT), [*strategies(WITHOUT_IT), "keep_first"])
 
     def test_commands_run(self):
-        commands = blocks("text")[0].splitlines()
-        self.assertGreater(len(commands), 4)
+        commands = [block.splitlines() for block in blocks("text")]
+        self.assertGreater(min(map(len, commands)), 2)
+        for block in commands:
+            with tempfile.TemporaryDirectory(prefix="plimsoll_adding_") as folder:
+                with open(os.path.join(folder, "ops.json"), "w", encoding="utf-8") as file:
+                    file.write(blocks("json")[0])
+                for command in block:
+                    words = shlex.split(command)
+                    self.assertEqual(words[0], "plimsoll")
+                    done = run(folder, *words[1:])
+                    self.assertEqual(done.returncode, 0, command + "\n" + done.stderr)
+                    if "--strategy" in words and words[1] == "simulate" and "front" not in words:  # the front is a table of numbers
+                        self.assertIn(words[words.index("--strategy") + 1], done.stdout)
+
+    def test_import_makes_the_ops_and_names_what_is_wrong(self):
         with tempfile.TemporaryDirectory(prefix="plimsoll_adding_") as folder:
-            for command in commands:
-                words = shlex.split(command)
-                self.assertEqual(words[0], "plimsoll")
-                run = subprocess.run([WITH_IT, *words[1:]], cwd=folder, capture_output=True, text=True)
-                self.assertEqual(run.returncode, 0, command + "\n" + run.stderr)
-                if words[1] == "simulate" and "front" not in words:  # the front is a table of numbers
-                    self.assertIn("keep_first", run.stdout)
-            self.assertIn("legal", run.stdout)
+            for text, name in ((blocks("json")[0], "right.json"), (blocks("json")[0].replace("[1, 2]", "[1, 3]"), "wrong.json")):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            done = run(folder, "import", "op-table", "right.json", "-o", "trace.json")
+            self.assertEqual((done.returncode, done.stdout), (0, "trace.json: 4 ops, 4 tensors\n"))
+            with open(os.path.join(folder, "trace.json"), encoding="utf-8") as file:
+                self.assertEqual([op["time_s"] for op in json.load(file)["ops"]], [0.001, 0.0125, 0.008, 0.002])
+            done = run(folder, "import", "op-table", "wrong.json", "-o", "trace.json")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("wrong.json:5:55: [3].reads", done.stderr)
+
+    def test_field_is_in_json_tables_and_page(self):
+        with tempfile.TemporaryDirectory(prefix="plimsoll_adding_") as folder:
+            words = ["simulate", "--trace", "uniform:4", "--platform", "ideal", "--strategy", "store_all", "--micro-batches", "4"]
+            result = json.loads(run(folder, *words, "--json").stdout)
+            self.assertEqual(result["micro_batch_s"], result["makespan_s"] / 4)
+            with open(os.path.join(folder, "one.yaml"), "w", encoding="utf-8") as file:
+                file.write("format: plimsoll.experiment.v1\nname: one\ntraces: uniform:4\nplatforms: ideal\nstrategies: store_all\n")
+            self.assertEqual(run(folder, "sweep", "one.yaml", "-o", "out").returncode, 0)
+            self.assertEqual(run(folder, "report", "out").returncode, 0)
+            head, row = text_of(folder, "out", "results.csv").splitlines()[1:3]
+            columns = dict(zip(head.split(","), row.split(",")))
+            self.assertEqual(columns["micro_batch_s"], columns["makespan_s"])
+            self.assertIn("a micro-batch", text_of(folder, "out", "report.html"))
 
     def test_page_is_as_asked(self):
         with tempfile.TemporaryDirectory(prefix="plimsoll_adding_") as folder:
