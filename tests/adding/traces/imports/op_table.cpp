@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sim/io/fields.h"
@@ -30,14 +32,13 @@ const Field<Row, JsonCursor> row_fields[] = {
     {"reads", optional, [](Row& row, JsonCursor c) { row.reads = read_indices(c); }},
 };
 
-void read_op(EdgeList& list, JsonDocument& document, JsonCursor cursor) {
-  Row row;
-  read_fields(cursor, row_fields, row);
+/// What a row names wrongly is found after reading, when places are looked up.
+void add_op(EdgeList& list, JsonDocument& document, Row& row) {
   const auto number = static_cast<std::uint32_t>(list.ops.size());
-  for (const std::uint32_t maker : row.reads) {
-    if (check_index(document, fmt::format("[{}].reads", number), maker, number, "op before this one")) {
-      list.edges.push_back({.from = maker, .to = number, .bytes = {}, .place = {}});
-    }
+  for (std::size_t k = 0; k < row.reads.size(); ++k) {
+    const std::string path = fmt::format("[{}].reads[{}]", number, k);
+    if (!check_index(document, path, row.reads[k], number, "op before this one")) continue;
+    list.edges.push_back({.from = row.reads[k], .to = number, .bytes = {}, .place = {}});
   }
   list.ops.push_back(std::move(row.op));
 }
@@ -47,7 +48,10 @@ void read_op(EdgeList& list, JsonDocument& document, JsonCursor cursor) {
 Graph read_op_table(const std::filesystem::path& path) {
   JsonDocument document(read_text_file(path), path.string());
   EdgeList list{.name = path.stem().string(), .notes = {{"imported_from", "a table of ops"}}, .ops = {}, .edges = {}};
-  document.read([&](JsonCursor root) { root.array([&](JsonCursor op) { read_op(list, document, op); }); });
+  std::vector<Row> rows;
+  document.read(
+      [&](JsonCursor root) { root.array([&](JsonCursor row) { read_fields(row, row_fields, rows.emplace_back()); }); });
+  for (Row& row : rows) add_op(list, document, row);
   document.throw_if_any();
   Complaints complaints(path.string());
   return graph_of(std::move(list), complaints);
