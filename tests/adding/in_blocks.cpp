@@ -1,0 +1,51 @@
+// The placement `in_blocks`: ops in their order, each device an equal share of the work.
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "strategies/placement/placing.h"
+#include "strategies/placement/units.h"
+
+namespace plimsoll {
+namespace {
+
+PlacementOutcome place_in_blocks(const OpDag& dag, const Machine& machine) {
+  auto made = units_of(dag, machine);
+  if (Infeasible* none = std::get_if<Infeasible>(&made)) return std::move(*none);
+  const Units& units = std::get<Units>(made);
+  const auto time = [&](std::uint32_t u) { return units.is_free[u] ? units.time[units.field.front()][u] : 0; };
+  Nanoseconds all = 1, before = 0;
+  for (std::uint32_t u = 0; u < units.size(); ++u) all += time(u);
+  Assignment assignment(units);
+  for (std::uint32_t u = 0; u < units.size(); ++u) {
+    const auto block = static_cast<std::size_t>(before * static_cast<Nanoseconds>(units.field.size()) / all);
+    if (units.is_free[u]) assignment.put(u, units.field[block]);
+    before += time(u);
+  }
+  assignment.put_rest();
+  return assignment.placement();
+}
+
+constexpr auto in_blocks_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
+
+std::vector<PartitionOutcome> in_blocks_partition(const Problem& problem, const PlacingOptions& options,
+                                                  std::span<const std::optional<Bytes>> budgets) {
+  return placed(problem, options, "in_blocks", budgets, false, place_in_blocks);
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo in_blocks_strategy{
+    .name = "in_blocks",
+    .family = Family::placement,
+    .summary = "places ops in their order, an equal share of the work on each device",
+    .source = "own, as an example",
+    .chains_only = false,
+    .options = in_blocks_options,
+    .tapes = nullptr,
+    .candidates = nullptr,
+    .partition = by_options<in_blocks_partition>,
+};
+
+}  // namespace plimsoll
