@@ -70,7 +70,7 @@ std::size_t last_reader(const ChainSequence& sequence, std::size_t t) {
 }
 
 /// What the phases of a part's sequence need beside x_0. Step `cut` is the first backward.
-BlockOption option_of(const ChainModel& part, const ChainSequence& sequence, std::size_t cut) {
+BlockOption block_option(const ChainModel& part, const ChainSequence& sequence, std::size_t cut) {
   BlockOption option{};
   std::vector<Bytes> freed(sequence.size());
   Bytes live;
@@ -139,7 +139,7 @@ Solutions solve(ChainModel part, bool waits, std::size_t count) {
       const auto plan = rotor.solve(Bytes{most - range / steps * k - range % steps * k / steps});
       EXPECTS(plan);
       const std::size_t cut = waits ? first_backward(plan->sequence) : plan->sequence.size();
-      BlockOption cost = option_of(plain, plan->sequence, cut);
+      BlockOption cost = block_option(plain, plan->sequence, cut);
       if (!waits) cost.backward = cost.forward;
       offer(options, cost, plan->sequence);
     }
