@@ -3,21 +3,145 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/ops/layers.h"
 #include "strategies/compose/part_alone.h"
-#include "strategies/compression/signs_anew.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {
 namespace {
+
+// Signs of what ReLUs have made, from what batch norms keep for their own backward: a batch norm, an addition of two
+// and a ReLU run again right before the ReLU's gradient, so that nothing has to wait for it.
+
+class SignChains {
+ public:
+  SignChains(const Graph& graph, std::span<const SavedTensor> saved, const CodecChoice& choice)
+      : graph_(graph), saved_(saved), choice_(choice), makers_(graph.tensors.size()) {
+    for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+      if (graph.ops[o].phase != Phase::forward) continue;
+      for (const TensorId t : graph.ops[o].outputs) makers_[t.index] = id_at<OpId>(o);
+    }
+  }
+
+  /// From batch norms to the ReLU that has made the value; empty where that cannot run again at the position.
+  std::vector<OpId> chain(const SavedTensor& made, std::uint32_t position) const {
+    const std::optional<OpId> relu = relu_of(made);
+    if (!relu || graph_[*relu].inputs.size() != 1) return {};
+    const std::optional<OpId> before = makers_[graph_[*relu].inputs[0].index];
+    if (!before) return {};
+    std::vector<OpId> ops;
+    const bool adds = graph_[*before].kind == "add" || graph_[*before].kind == "add_";
+    if (adds) {
+      for (const TensorId t : graph_[*before].inputs) {
+        const std::optional<OpId> maker = makers_[t.index];
+        if (!maker || !runs_again(*maker, position)) return {};
+        ops.push_back(*maker);
+      }
+    } else if (!runs_again(*before, position)) {
+      return {};
+    }
+    ops.push_back(*before);
+    ops.push_back(*relu);
+    return ops;
+  }
+
+  /// The ops in order, each followed by drops of what only the chain reads.
+  std::vector<Action> actions(const std::vector<OpId>& chain) const {
+    std::vector<Action> made;
+    for (std::size_t k = 0; k < chain.size(); ++k) {
+      made.push_back(run(chain[k], Saving::nothing));
+      for (const TensorId t : graph_[chain[k]].inputs) {
+        const auto makes = [&](OpId op) { return has_storage(graph_[op].outputs, t); };
+        const bool of_chain = std::any_of(chain.begin(), chain.begin() + static_cast<std::ptrdiff_t>(k), makes);
+        if (of_chain && !makes(chain[k])) made.push_back(on_tensor(ActionKind::drop, t));
+      }
+    }
+    return made;
+  }
+
+ private:
+  bool has_storage(const std::vector<TensorId>& tensors, TensorId t) const {
+    return std::ranges::any_of(tensors, [&](TensorId each) { return graph_[each].storage == graph_[t].storage; });
+  }
+
+  std::optional<OpId> relu_of(const SavedTensor& made) const {
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      const Op& op = graph_.ops[o];
+      const bool is_relu = op.phase == Phase::forward && layer_of(op) == SavedBy::relu;
+      if (is_relu && has_storage(op.outputs, made.tensor)) return id_at<OpId>(o);
+    }
+    return std::nullopt;
+  }
+
+  bool runs_again(OpId id, std::uint32_t position) const {
+    const Op& op = graph_[id];
+    if (layer_of(op) != SavedBy::bn || !op.recomputable || !op.mutates.empty()) return false;
+    return std::ranges::all_of(
+        op.inputs, [&](TensorId t) { return graph_[t].kind == TensorKind::parameter || waits(t, position); });
+  }
+
+  /// As it is, from before the position to after it.
+  bool waits(TensorId t, std::uint32_t position) const {
+    return std::ranges::any_of(saved_, [&](const SavedTensor& each) {
+      return graph_[each.tensor].storage == graph_[t].storage && each.from < position &&
+             std::ranges::any_of(each.uses, [&](const SavedUse& use) {
+               return use.position > position && use.by == SavedBy::bn && !choice_(each, use);
+             });
+    });
+  }
+
+  const Graph& graph_;
+  std::span<const SavedTensor> saved_;
+  const CodecChoice& choice_;
+  std::vector<std::optional<OpId>> makers_;  // by tensor: in the forward
+};
+
+/// Before which positions which ops run again. A ReLU's chain of ops does if it begins with batch norms alone whose
+/// inputs wait as they are until later; the signs of other ReLUs must be kept.
+Reruns signs_anew(const Graph& graph, std::span<const SavedTensor> saved, const CodecChoice& choice) {
+  const SignChains chains(graph, saved, choice);
+  Reruns reruns;
+  for (const SavedTensor& made : saved) {
+    for (const SavedUse& use : made.uses) {
+      if (use.by != SavedBy::relu || !use.is_result) continue;
+      const std::vector<OpId> chain = chains.chain(made, use.position);
+      if (!chain.empty()) reruns.emplace(use.position, chains.actions(chain));
+    }
+  }
+  return reruns;
+}
+
+/// What is recomputed and read so many positions later is not worth packing.
+constexpr std::uint32_t soon = 2;
+
+/// `conv.input` as `conv` and `.input`.
+std::pair<std::string_view, std::string_view> split(std::string_view term) {
+  const std::size_t dot = term.find('.');
+  if (dot == std::string_view::npos) return {term, {}};
+  return {term.substr(0, dot), term.substr(dot)};
+}
+
+std::vector<std::string_view> terms_of(std::string_view text) {
+  std::vector<std::string_view> terms;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('+', begin), text.size());
+    terms.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return terms;
+}
 
 /// What is restored stays for a use that comes so many positions later at most.
 constexpr std::uint32_t right_after = 2;
@@ -208,6 +332,120 @@ void refuse_anew(std::string_view strategy, const Graph& graph, const UsePattern
 }
 
 }  // namespace
+
+std::vector<SavedTensor> saved_tensors(const Graph& graph, const OffloadModel& model) {
+  std::vector<SavedTensor> saved;
+  const auto uses_at = [&](const OffloadGap& gap) {
+    const Action& reader = model.computes[gap.until];
+    EXPECTS(reader.kind == ActionKind::run);
+    const Op& op = graph[reader.op];
+    SavedUse use{gap.until, SavedBy::checkpoint, false, reader.op};
+    if (op.phase == Phase::forward) return std::vector{use};
+    std::vector<SavedUse> of_layers;
+    for (const InputUse& each : op.uses) {
+      if (graph[each.tensor].storage != graph[gap.tensor].storage) continue;
+      of_layers.push_back(
+          {gap.until, each.use.by, each.use.is_result, reader.op, each.use.kernel, each.use.shape_only});
+    }
+    if (!of_layers.empty()) return of_layers;
+    const Action& maker = model.computes[gap.made];
+    use.by = layer_of(op);
+    use.is_result = maker.kind == ActionKind::run && layer_of(graph[maker.op]) == use.by;
+    use.kernel = use.by == SavedBy::conv ? kernel_of(graph, op) : 0;
+    return std::vector{use};
+  };
+  std::vector<std::uint32_t> backwards{0};  // before a position
+  for (const Action& compute : model.computes) {
+    const bool is_one = compute.kind == ActionKind::run && graph[compute.op].phase != Phase::forward;
+    backwards.push_back(backwards.back() + (is_one ? 1 : 0));
+  }
+  const auto runs_forward = [&](std::uint32_t position) {
+    const Action& compute = model.computes[position];
+    return compute.kind == ActionKind::run && graph[compute.op].phase == Phase::forward;
+  };
+  /// Made by a forward, and read after or by a backward; made anew within the backward, some time after.
+  const auto waits = [&](const OffloadGap& gap) {
+    if (gap.from < model.turn) return model.turn <= gap.until;
+    return gap.made >= model.turn && runs_forward(gap.from) && gap.until > gap.from + soon &&
+           backwards[gap.until + 1] > backwards[gap.from];
+  };
+  std::vector<std::size_t> open(graph.storages, 0);  // 1 + the saved tensor that lives in a storage
+  for (const OffloadGap& gap : model.gaps) {         // by `from`
+    if (gap.form != Form{}) continue;
+    std::size_t& at = open[graph[gap.tensor].storage.index];
+    const bool goes_on = at > 0 && gap.made < gap.from && saved[at - 1].uses.back().position == gap.from;
+    if (goes_on) {
+      std::ranges::copy(uses_at(gap), std::back_inserter(saved[at - 1].uses));
+    } else if (waits(gap)) {
+      saved.push_back({gap.tensor, gap.from, uses_at(gap)});
+      at = saved.size();
+    }
+  }
+  return saved;
+}
+
+std::int64_t rows_of(const Tensor& tensor) {
+  std::int64_t values = 1;
+  for (const std::int64_t d : tensor.shape) values *= d;
+  return tensor.shape.empty() || tensor.shape.back() == 0 ? 0 : values / tensor.shape.back();
+}
+
+bool sums_over_rows(const Graph& graph, const Op& op, const Tensor& value) {
+  if (!reads_packed(op, {.kind = CodecKind::rows})) return false;
+  const auto of_weight = [&](TensorId t) { return graph[t].kind == TensorKind::parameter_gradient; };
+  const auto has_as_many = [&](TensorId t) {
+    return graph[t].kind == TensorKind::gradient && rows_of(graph[t]) == rows_of(value);
+  };
+  return std::ranges::any_of(op.outputs, of_weight) && std::ranges::any_of(op.inputs, has_as_many);
+}
+
+std::string UsePattern::refusal(std::string_view text) {
+  for (const std::string_view term : terms_of(text)) {
+    const auto [name, which] = split(term);
+    const bool is_layer = name == "all" || layer_with_kernel(name).has_value();
+    if (is_layer && (which.empty() || which == use_as_input || which == use_as_result)) continue;
+    return fmt::format("'{}' is neither a layer nor its .input or .output", term);
+  }
+  return {};
+}
+
+UsePattern::UsePattern(std::string_view text) {
+  EXPECTS(refusal(text).empty());
+  for (const std::string_view term : terms_of(text)) {
+    const auto [name, which] = split(term);
+    const auto [layer, kernel] = layer_with_kernel(name).value_or(std::pair{SavedBy::other, std::int64_t{0}});
+    terms_.push_back({.all = name == "all",
+                      .layer = layer,
+                      .kernel = kernel,
+                      .inputs = which != use_as_result,
+                      .results = which != use_as_input});
+  }
+}
+
+bool UsePattern::matches(const SavedUse& use) const {
+  return std::ranges::any_of(terms_, [&](const Term& term) {
+    return (term.all ? use.by != SavedBy::checkpoint : term.layer == use.by) &&
+           (term.kernel == 0 || term.kernel == use.kernel) && (use.is_result ? term.results : term.inputs);
+  });
+}
+
+bool UsePattern::names_all() const {
+  return std::ranges::any_of(terms_, &Term::all);
+}
+
+bool UsePattern::names(SavedBy layer) const {
+  return std::ranges::any_of(terms_, [&](const Term& term) { return !term.all && term.layer == layer; });
+}
+
+std::string written_uses(std::span<const SavedTensor> saved) {
+  std::set<std::string> uses;
+  for (const SavedTensor& tensor : saved) {
+    for (const SavedUse& use : tensor.uses) {
+      uses.insert(fmt::format("{}{}", name_of(use.by), use.is_result ? use_as_result : use_as_input));
+    }
+  }
+  return fmt::format("{}", fmt::join(uses, ", "));
+}
 
 Tape packed_tape(const Graph& graph, const OffloadModel& model, std::span<const SavedTensor> saved,
                  const PackingChoice& choice, std::span<const UnreadForm> unread) {

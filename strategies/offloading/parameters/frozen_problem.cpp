@@ -2,12 +2,170 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
 
+#include "sim/core/graph.h"
 #include "sim/core/schedule.h"
-#include "strategies/offloading/parameters/frozen_graph.h"
+#include "strategies/transforms/kept_tensors.h"
 
 namespace plimsoll {
 namespace {
+
+// A graph in which some parameters are frozen: without their gradients, updates and optimizer states, and without the
+// backward ops and saved values that nothing needs any more.
+
+struct FrozenGraph {
+  Graph graph;
+  std::vector<OpId> ops;  ///< by op of the whole graph: its place in this one, or no_op
+};
+
+/// The parameters that each parameter gradient may belong to.
+class Owners {
+ public:
+  explicit Owners(const Graph& graph) : graph_(graph) {
+    for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+      if (graph.tensors[t].kind == TensorKind::parameter)
+        by_name_.try_emplace(graph.tensors[t].name, id_at<TensorId>(t));
+    }
+    for (const Op& op : graph.ops) {
+      for (const TensorId t : op.phase == Phase::update ? op.inputs : op.outputs) {
+        if (graph[t].kind == TensorKind::parameter_gradient) note(op, t);
+      }
+      if (op.phase != Phase::forward) continue;
+      for (const TensorId t : op.inputs) {
+        if (graph[t].kind == TensorKind::parameter) of_stage_[op.stage].insert(t);
+      }
+    }
+  }
+
+  std::set<TensorId> of(TensorId gradient) const {
+    if (graph_[gradient].gradient_of) return {*graph_[gradient].gradient_of};
+    const auto updated = updated_.find(gradient);
+    if (updated != updated_.end()) return updated->second;
+    constexpr std::string_view prefix = "gradient of ";
+    const std::string& name = graph_[gradient].name;
+    const auto named = name.starts_with(prefix) ? by_name_.find(name.substr(prefix.size())) : by_name_.end();
+    if (named != by_name_.end()) return {named->second};
+    std::set<TensorId> same, all;
+    for (const std::uint32_t stage : stages_.at(gradient)) {
+      const auto found = of_stage_.find(stage);
+      if (found != of_stage_.end()) all.insert(found->second.begin(), found->second.end());
+    }
+    const auto is_as_large = [&](TensorId t) { return graph_[t].bytes == graph_[gradient].bytes; };
+    std::ranges::copy_if(all, std::inserter(same, same.end()), is_as_large);
+    return same.empty() ? all : same;
+  }
+
+ private:
+  void note(const Op& op, TensorId gradient) {
+    if (op.phase != Phase::update) {
+      stages_[gradient].insert(op.stage);
+      return;
+    }
+    for (const TensorId t : op.mutates) {
+      if (graph_[t].kind == TensorKind::parameter) updated_[gradient].insert(t);
+    }
+  }
+
+  const Graph& graph_;
+  std::map<std::string, TensorId> by_name_;
+  std::map<std::uint32_t, std::set<TensorId>> of_stage_;  // parameters that its forwards read
+  std::map<TensorId, std::set<TensorId>> updated_;        // together with the gradient
+  std::map<TensorId, std::set<std::uint32_t>> stages_;    // that make the gradient
+};
+
+class Freezer {
+ public:
+  Freezer(const Graph& graph, const std::vector<bool>& trained)
+      : graph_(graph), trained_(trained), frozen_(graph.tensors.size(), false), needed_(graph.ops.size(), true) {}
+
+  std::variant<FrozenGraph, std::string> run() {
+    if (std::optional<std::string> doubt = find_frozen_gradients()) return *std::move(doubt);
+    find_needed_ops();
+    const std::vector<bool> read_before = reads(graph_.ops, {}), read = reads(graph_.ops, needed_);
+    FrozenGraph made{.graph = graph_, .ops = {}};
+    for (Op& op : made.graph.ops) {
+      const auto is_gone = [&](TensorId t) {
+        const bool unread = read_before[t.index] && !read[t.index];
+        const bool saved = std::ranges::find(op.saved, t) != op.saved.end();
+        return frozen_[t.index] || (unread && (saved || graph_[t].kind == TensorKind::gradient));
+      };
+      std::erase_if(op.outputs, is_gone);
+      std::erase_if(op.saved, [&](TensorId t) { return std::ranges::find(op.outputs, t) == op.outputs.end(); });
+    }
+    made.ops = keep_ops(made.graph, needed_);
+    std::vector<bool> keeps = named_tensors(made.graph);
+    for (std::size_t t = 0; t < keeps.size(); ++t) {
+      const TensorKind kind = graph_.tensors[t].kind;
+      if (kind == TensorKind::parameter || kind == TensorKind::input) keeps[t] = true;
+    }
+    keep_tensors(made.graph, keeps);
+    return made;
+  }
+
+ private:
+  std::optional<std::string> find_frozen_gradients() {
+    const Owners owners(graph_);
+    for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
+      if (graph_.tensors[t].kind != TensorKind::parameter_gradient) continue;
+      const std::set<TensorId> owned = owners.of(id_at<TensorId>(t));
+      const auto is_trained = [&](TensorId p) { return trained_[p.index]; };
+      const auto count = static_cast<std::size_t>(std::ranges::count_if(owned, is_trained));
+      frozen_[t] = count == 0;
+      if (owned.empty()) return "it is not known which parameter '" + graph_.tensors[t].name + "' belongs to";
+      if (count == 0 || count == owned.size()) continue;
+      return "'" + graph_.tensors[t].name + "' may be the gradient of '" +
+             graph_[*std::ranges::find_if(owned, is_trained)].name + "', which is to be trained, or of '" +
+             graph_[*std::ranges::find_if_not(owned, is_trained)].name + "', which is not: train both or none";
+    }
+    return std::nullopt;
+  }
+
+  /// Forwards, updates of what is trained, and of the backward what leads to a gradient that is trained.
+  void find_needed_ops() {
+    std::vector<bool> read(graph_.tensors.size(), false);
+    const auto is_read = [&](TensorId t) { return read[t.index]; };
+    const auto is_trained_gradient = [&](TensorId t) {
+      return graph_[t].kind == TensorKind::parameter_gradient && !frozen_[t.index];
+    };
+    const auto is_frozen_gradient = [&](TensorId t) { return frozen_[t.index]; };
+    for (std::size_t o = graph_.ops.size(); o-- > 0;) {
+      const Op& op = graph_.ops[o];
+      if (op.phase == Phase::update) {
+        needed_[o] = std::ranges::none_of(op.inputs, is_frozen_gradient);
+      } else if (op.phase != Phase::forward) {
+        needed_[o] = std::ranges::any_of(op.outputs, is_read) || std::ranges::any_of(op.outputs, is_trained_gradient);
+      }
+      if (!needed_[o] || op.phase == Phase::update) continue;
+      for (const TensorId t : op.inputs) read[t.index] = true;
+    }
+  }
+
+  /// By tensor: whether one of these ops (all, if unset) reads it.
+  std::vector<bool> reads(const std::vector<Op>& ops, const std::vector<bool>& only) const {
+    std::vector<bool> read(graph_.tensors.size(), false);
+    for (std::size_t o = 0; o < ops.size(); ++o) {
+      if (!only.empty() && !only[o]) continue;
+      for (const TensorId t : ops[o].inputs) read[t.index] = true;
+    }
+    return read;
+  }
+
+  const Graph& graph_;
+  const std::vector<bool>& trained_;
+  std::vector<bool> frozen_;  // by tensor: gradients of frozen parameters
+  std::vector<bool> needed_;  // by op
+};
+
+/// `trained` is by tensor; only that of parameters counts. Whose a gradient is, is told by the update that reads both,
+/// else by its name ('gradient of w'), else by stage and bytes; in one sentence, where that leaves a doubt.
+std::variant<FrozenGraph, std::string> freeze(const Graph& graph, const std::vector<bool>& trained) {
+  return Freezer(graph, trained).run();
+}
 
 /// The op takes this share of its time, and of what a time on another device follows from.
 void take_share(Op& op, double share) {

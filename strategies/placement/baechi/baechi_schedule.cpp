@@ -4,14 +4,113 @@
 #include <map>
 #include <queue>
 #include <tuple>
+#include <vector>
 
 #include "sim/core/expects.h"
-#include "strategies/placement/baechi/baechi_memory.h"
 #include "strategies/placement/channels.h"
 #include "strategies/placement/lists/insertion_schedule.h"
+#include "strategies/placement/op_dag.h"
 
 namespace plimsoll {
 namespace {
+
+// The bytes that Baechi's schedulers believe to be on each processor.
+
+/// An op takes what it makes, its workspace while it runs, copies of what it reads that are not there yet, and
+/// residents: with the first op of a group those of all the group. A value leaves all processors when its last reader
+/// has ended.
+class BaechiMemory {
+ public:
+  BaechiMemory(const OpDag&, const Machine&);
+
+  /// What it would take more on the processor.
+  std::int64_t needed(std::uint32_t node, std::uint32_t processor) const;
+  std::int64_t room(std::uint32_t processor) const { return machine_.memory[processor] - used_[processor]; }
+  void placed(std::uint32_t node, std::uint32_t processor);
+  /// Returns the processors that have more room now.
+  std::vector<std::uint32_t> finished(std::uint32_t node, std::uint32_t processor);
+  const std::vector<std::int64_t>& peaks() const { return peak_; }
+
+ private:
+  /// Those that come with the node: of its group where that is not placed yet.
+  const std::vector<std::uint32_t>& residents_with(std::uint32_t node) const;
+
+  const OpDag& dag_;
+  const Machine& machine_;
+  std::vector<std::vector<std::uint32_t>> residents_of_node_, residents_of_group_;
+  std::vector<bool> group_is_placed_;
+  std::vector<std::vector<std::uint32_t>> value_on_, resident_on_;  // processors
+  std::vector<std::size_t> unread_;                                 // by value: readers that have not ended
+  std::vector<std::int64_t> used_, peak_;                           // by processor
+};
+
+bool is_among(const std::vector<std::uint32_t>& processors, std::uint32_t processor) {
+  return std::ranges::find(processors, processor) != processors.end();
+}
+
+BaechiMemory::BaechiMemory(const OpDag& dag, const Machine& machine)
+    : dag_(dag),
+      machine_(machine),
+      residents_of_node_(dag.size),
+      residents_of_group_(dag.together.size()),
+      group_is_placed_(dag.together.size(), false),
+      value_on_(dag.values.size()),
+      resident_on_(dag.residents.size()),
+      used_(machine.size(), 0),
+      peak_(machine.size(), 0) {
+  for (const DagValue& value : dag.values) unread_.push_back(value.readers.size());
+  for (std::uint32_t r = 0; r < dag.residents.size(); ++r) {
+    for (const std::uint32_t v : dag.residents[r].users) {
+      const bool is_grouped = dag.group[v] != no_node;
+      std::vector<std::uint32_t>& list = is_grouped ? residents_of_group_[dag.group[v]] : residents_of_node_[v];
+      if (list.empty() || list.back() != r) list.push_back(r);
+    }
+  }
+}
+
+const std::vector<std::uint32_t>& BaechiMemory::residents_with(std::uint32_t node) const {
+  const std::uint32_t group = dag_.group[node];
+  return group == no_node || group_is_placed_[group] ? residents_of_node_[node] : residents_of_group_[group];
+}
+
+std::int64_t BaechiMemory::needed(std::uint32_t node, std::uint32_t processor) const {
+  std::int64_t bytes = dag_.workspace[node];
+  for (const std::uint32_t value : dag_.makes[node]) bytes += dag_.values[value].bytes;
+  for (const std::uint32_t value : dag_.reads[node]) {
+    if (!is_among(value_on_[value], processor)) bytes += dag_.values[value].bytes;
+  }
+  for (const std::uint32_t resident : residents_with(node)) {
+    if (!is_among(resident_on_[resident], processor)) bytes += dag_.residents[resident].bytes;
+  }
+  return bytes;
+}
+
+void BaechiMemory::placed(std::uint32_t node, std::uint32_t processor) {
+  used_[processor] += needed(node, processor);
+  peak_[processor] = std::max(peak_[processor], used_[processor]);
+  for (const std::uint32_t value : dag_.makes[node]) value_on_[value].push_back(processor);
+  for (const std::uint32_t value : dag_.reads[node]) {
+    if (!is_among(value_on_[value], processor)) value_on_[value].push_back(processor);
+  }
+  for (const std::uint32_t resident : residents_with(node)) {
+    if (!is_among(resident_on_[resident], processor)) resident_on_[resident].push_back(processor);
+  }
+  if (dag_.group[node] != no_node) group_is_placed_[dag_.group[node]] = true;
+}
+
+std::vector<std::uint32_t> BaechiMemory::finished(std::uint32_t node, std::uint32_t processor) {
+  std::vector<std::uint32_t> roomier{processor};
+  used_[processor] -= dag_.workspace[node];
+  for (const std::uint32_t value : dag_.reads[node]) {
+    if (--unread_[value] != 0) continue;
+    for (const std::uint32_t p : value_on_[value]) {
+      used_[p] -= dag_.values[value].bytes;
+      if (!is_among(roomier, p)) roomier.push_back(p);
+    }
+    value_on_[value].clear();
+  }
+  return roomier;
+}
 
 class BaechiScheduler {
  public:

@@ -4,8 +4,8 @@
 // is a lower bound: evictions only add to a neighbourhood, and a rematerialisation tells those next to it what they
 // lose. Exact, down to two habits of simrd that its clocks depend on: a result not made yet belongs to a neighbourhood
 // only if that was built anew since its call began, and a storage that a view makes dearer while it is evicted counts
-// at its former cost until then. Only for logs in which no view joins storages that exist (dtr_regions.h has the
-// others).
+// at its former cost until then. Only for logs in which no view joins storages that exist (regions of dtr_runtime.cpp
+// have the others).
 
 #include <array>
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
 #include "strategies/rematerialization/programs/checkmate_rounding.h"
+#include "strategies/rematerialization/rockmate/graph_blocks.h"
 #include "strategies/rematerialization/rockmate/graph_options.h"
 
 namespace plimsoll {

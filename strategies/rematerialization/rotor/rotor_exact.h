@@ -1,7 +1,7 @@
 #pragma once
 // The fastest sequence of rotor's class for a budget in bytes, not slots, with a proof of how fast any could be.
 // Chains of up to `longest_exact_chain` stages are solved by fronts (rotor_fronts.h): exactly, unless a front grows
-// beyond a limit and is rounded. Longer ones are followed along a grid and bounded by another (rotor_ladder.h).
+// beyond a limit and is rounded. Longer ones are followed along a grid and bounded by another.
 
 #include <functional>
 #include <optional>

@@ -12,6 +12,7 @@
 #include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/saving/knapsack_solver.h"
 #include "strategies/rematerialization/saving/min_cut.h"
+#include "strategies/rematerialization/saving/saved_values.h"
 
 namespace plimsoll {
 namespace {
