@@ -6,11 +6,13 @@
 #include <algorithm>
 
 #include "strategies/pipelining/planners/ideals.h"
-#include "strategies/placement/clusters/ideal_placement.h"
+#include "strategies/placement/placing.h"
 #include "strategies/placement/units.h"
 
 namespace plimsoll {
 namespace {
+
+// The contiguous split of the least maximum load, as a placement.
 
 /// Nodes that share a device get one number: groups; the users of one parameter; what reads nothing, with its first
 /// reader or, without one, with the node before it; and each backward op with the forward
@@ -96,15 +98,9 @@ IdealsProblem problem_for(const OpDag& dag, const Machine& machine, const Units&
   return problem;
 }
 
-std::vector<PartitionOutcome> ideals_partition(const Problem& problem, const PlacingOptions& options,
-                                               std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "ideals", budgets, true, place_ideals);
-}
-
-constexpr auto ideals_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
-
-}  // namespace
-
+/// Times and transfers are means, memory is static: parameters and all outputs of a device's ops are within the least
+/// of the devices' memories. What uses one parameter shares a device. Infeasible also where there are too many sets of
+/// ops that may come first.
 PlacementOutcome place_ideals(const OpDag& dag, const Machine& machine) {
   std::variant<Units, Infeasible> made = units_of(dag, machine);
   if (Infeasible* none = std::get_if<Infeasible>(&made)) return std::move(*none);
@@ -119,6 +115,15 @@ PlacementOutcome place_ideals(const OpDag& dag, const Machine& machine) {
   }
   return placement;
 }
+
+std::vector<PartitionOutcome> ideals_partition(const Problem& problem, const PlacingOptions& options,
+                                               std::span<const std::optional<Bytes>> budgets) {
+  return placed(problem, options, "ideals", budgets, true, place_ideals);
+}
+
+constexpr auto ideals_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
+
+}  // namespace
 
 extern constinit const StrategyInfo ideals_strategy{
     .name = "ideals",
