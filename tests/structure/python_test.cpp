@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
 
-std::string text_of(const fs::path& file) {
+std::string whole_text_of(const fs::path& file) {
   std::ifstream in(file);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -61,7 +61,7 @@ TEST_CASE("no Python changes where it looks for modules, but for a user's own fi
   const std::vector<fs::path> files = files_of({".py", ".md", ".sh"});
   CHECK(files.size() > 200);
   for (const fs::path& file : files) {
-    const std::size_t changes = changes_of_path(text_of(file));
+    const std::size_t changes = changes_of_path(whole_text_of(file));
     if (changes > 0) found.push_back(fs::relative(file, PLIMSOLL_SOURCE_DIR).string() + ": " + std::to_string(changes));
   }
   CHECK(found == Lines{"traces/python/plimsoll/trace/user_code.py: 1"});
@@ -84,7 +84,7 @@ TEST_CASE("a change of where Python looks is seen in each of its forms", "[struc
 TEST_CASE("no Python file has more than 700 lines", "[structure]") {
   Lines long_ones;
   for (const fs::path& file : files_of({".py"})) {
-    const std::string text = text_of(file);
+    const std::string text = whole_text_of(file);
     const std::ptrdiff_t lines = std::count(text.begin(), text.end(), '\n');
     if (lines > 700)
       long_ones.push_back(fs::relative(file, PLIMSOLL_SOURCE_DIR).string() + ": " + std::to_string(lines));
@@ -102,7 +102,7 @@ std::string quoted(const std::string& text, const std::string& key) {
 
 TEST_CASE("pyproject.toml installs each folder of the package, in the program's version", "[structure]") {
   const fs::path root = PLIMSOLL_SOURCE_DIR;
-  const std::string project = text_of(root / "pyproject.toml"), cmake = text_of(root / "CMakeLists.txt");
+  const std::string project = whole_text_of(root / "pyproject.toml"), cmake = whole_text_of(root / "CMakeLists.txt");
   CHECK(cmake.find("project(plimsoll VERSION " + quoted(project, "\nversion =") + " ") != std::string::npos);
   const fs::path home = root / quoted(project, "package-dir = { \"\" =");
   std::string expected;
