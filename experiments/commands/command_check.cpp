@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "experiments/commands/commands.h"
+#include "experiments/study/planning_watch.h"
 #include "platforms/platform_file.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"
@@ -19,6 +20,12 @@ namespace {
 
 struct CheckArguments {
   std::string schedule, trace, platform;
+  bool json = false;
+};
+
+struct BoundsArguments {
+  QuestionArguments question;
+  std::string schedule;
   bool json = false;
 };
 
@@ -90,8 +97,8 @@ Json json_of(const std::optional<Verdict>& verdict, const Schedule& schedule, co
 
 int run_check(const CheckArguments& arguments) {
   const Schedule schedule = read_schedule(arguments.schedule);
-  const Problem problem = problem_of(schedule, arguments.schedule,
-                                     question_of(schedule, arguments.schedule, arguments.trace, arguments.platform));
+  const Problem problem = problem_of_file(
+      schedule, arguments.schedule, question_of(schedule, arguments.schedule, arguments.trace, arguments.platform));
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
   std::optional<Verdict> verdict;
   if (violations.empty()) verdict = verdict_on(schedule, problem.platform);
@@ -143,12 +150,28 @@ std::string bounds_table(const Problem& problem, std::size_t devices, std::strin
   return text;
 }
 
-int run_bounds(const QuestionArguments& words, bool json) {
-  const Problem problem = problem_of(question_of(words, Asks::problem));
+/// Of a schedule file the question that it answers.
+Question bounded_question(const BoundsArguments& arguments, const std::optional<Schedule>& schedule) {
+  const QuestionArguments& words = arguments.question;
+  if (!schedule) return question_of(words, Asks::problem);
+  return question_of(*schedule, arguments.schedule, words.trace, words.platform);
+}
+
+Problem bounded_problem(const Question& question, const std::string& file, const std::optional<Schedule>& schedule) {
+  if (schedule) return problem_of_file(*schedule, file, question);
+  const PlanningWatch watch("deciding with " + question.strategy.text);
+  return problem_of(question);
+}
+
+int run_bounds(const BoundsArguments& arguments) {
+  std::optional<Schedule> schedule;
+  if (!arguments.schedule.empty()) schedule = read_schedule(arguments.schedule);
+  const Question question = bounded_question(arguments, schedule);
+  const Problem problem = bounded_problem(question, arguments.schedule, schedule);
   note_times(problem);
   const std::size_t devices = problem.platform.devices.size();
-  if (json) {
-    Json object{{"trace", words.trace}, {"platform", words.platform}, {"times_rescaled", problem.times_rescaled}};
+  if (arguments.json) {
+    Json object{{"trace", question.trace}, {"platform", question.platform}, {"times_rescaled", problem.times_rescaled}};
     object.update(bounds_json(problem, devices, Stays::all));
     Json& others = object["where_less_stays"] = Json::array();
     for (const Stays stays : {Stays::parameters, Stays::nothing})
@@ -189,16 +212,17 @@ void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
   CLI::App* command = app.add_subcommand(
       "bounds",
       "compute lower bounds on time and memory, for schedules that pack nothing, by what stays on the devices");
-  auto words = std::make_shared<QuestionArguments>();
-  auto json = std::make_shared<bool>(false);
-  add_question_options(*command, *words, Asks::problem);
+  auto arguments = std::make_shared<BoundsArguments>();
+  add_question_options(*command, arguments->question, Asks::problem);
   command
-      ->add_option("-s,--strategy", words->strategy,
+      ->add_option("-s,--strategy", arguments->question.strategy,
                    "strategy whose transforms (sparse_update) change the model before the bounds are computed; its "
                    "other\npasses have no effect")
       ->type_name("SPEC");
-  command->add_flag("--json", *json, "print one JSON object");
-  command->callback([words, json, &exit_code] { exit_code = run_bounds(*words, *json); });
+  add_schedule_option(*command, arguments->schedule,
+                      "bounds of the problem that the schedule of this file was made for; nothing is searched again");
+  command->add_flag("--json", arguments->json, "print one JSON object");
+  command->callback([arguments, &exit_code] { exit_code = run_bounds(*arguments); });
 }
 
 }  // namespace plimsoll

@@ -147,7 +147,7 @@ ErrorQuestion errors_asked_by(const ReplayArguments& arguments) {
 int run_replay(const ReplayArguments& arguments, const std::string& command_line) {
   const Schedule schedule = read_schedule(arguments.schedule);
   const Question question = question_of(schedule, arguments.schedule, arguments.trace, arguments.platform);
-  Problem problem = problem_of(schedule, arguments.schedule, question);
+  Problem problem = problem_of_file(schedule, arguments.schedule, question);
   if (!arguments.memory.empty()) {
     const Parsed<Bytes> capacity = parse_bytes(arguments.memory);
     if (!capacity.fine()) throw InputError("--memory: " + capacity.complaint);

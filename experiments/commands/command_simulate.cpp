@@ -118,7 +118,7 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   question.engine = options.engine;
   question.allocator = options.allocator;
   question.transfers = options.transfers;
-  const Problem problem = problem_of(schedule, arguments.schedule, question);
+  const Problem problem = problem_of_file(schedule, arguments.schedule, question);
   note_times(problem);
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
   report_violations(arguments.schedule, violations);
@@ -238,23 +238,6 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   return exit_fine;
 }
 
-/// --schedule, which says itself what the other options ask.
-void add_schedule_option(CLI::App& command, std::string& schedule) {
-  CLI::Option* option = command.add_option("--schedule", schedule,
-                                           "simulate the schedule of this file instead of planning one;\nit is judged "
-                                           "first, for the trace, platform and budget that it names");
-  option->type_name("FILE");
-  std::vector<CLI::Option*> required;
-  for (const char* name : {"--trace", "--platform", "--strategy"}) required.push_back(command.get_option(name));
-  option->each([required](const std::string&) {
-    for (CLI::Option* each : required) each->required(false);
-  });
-  for (const char* name :
-       {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--update-kernels", "--gradients"}) {
-    option->excludes(command.get_option(name));
-  }
-}
-
 }  // namespace
 
 void add_simulate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
@@ -266,7 +249,9 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
       ->description(
           "memory budget of each device: a size such as '16 GB', a share such as '50 %' of the peak of store_all,\nor "
           "'front' for all best pairs of time and memory (default: the capacity of the device)");
-  add_schedule_option(*command, arguments->schedule);
+  add_schedule_option(*command, arguments->schedule,
+                      "simulate the schedule of this file instead of planning one;\nit is judged first, for the trace, "
+                      "platform and budget that it names");
   command
       ->add_option("--transfers", arguments->question.transfers,
                    "time of sends from device to device: link (the platform), delay (its time alone, however many\n"

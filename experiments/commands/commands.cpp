@@ -6,6 +6,7 @@
 
 #include "experiments/study/allocator_spec.h"
 #include "experiments/study/build_name.h"
+#include "experiments/study/planning_watch.h"
 #include "experiments/study/understood.h"
 #include "sim/core/device_name.h"
 #include "sim/core/expects.h"
@@ -13,6 +14,7 @@
 #include "sim/io/input_error.h"
 #include "sim/io/one_of.h"
 #include "sim/io/quantity.h"
+#include "strategies/compose/plan.h"
 
 namespace plimsoll {
 
@@ -81,6 +83,23 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
       ->type_name("WHEN");
 }
 
+void add_schedule_option(CLI::App& command, std::string& schedule, const std::string& help) {
+  CLI::Option* option = command.add_option("--schedule", schedule, help);
+  option->type_name("FILE");
+  std::vector<CLI::Option*> required;
+  for (const char* name : {"--trace", "--platform", "--strategy"}) {
+    CLI::Option* each = command.get_option(name);
+    if (each->get_required()) required.push_back(each);
+  }
+  option->each([required](const std::string&) {
+    for (CLI::Option* each : required) each->required(false);
+  });
+  for (const char* name :
+       {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--update-kernels", "--gradients"}) {
+    if (CLI::Option* each = command.get_option_no_throw(name)) option->excludes(each);
+  }
+}
+
 namespace {
 
 StatedBudget budget_of(const std::string& memory) {
@@ -137,6 +156,16 @@ void report_violations(const std::string& file, std::span<const Violation> viola
   for (const Violation& violation : violations) {
     std::cerr << fmt::format("{}: {}: {}\n", file, name_of(violation.rule), violation.what);
   }
+}
+
+Problem problem_of_file(const Schedule& schedule, const std::string& file, const Question& question) {
+  if (!schedule.decisions.empty() || deciding(question.strategy.passes) == 0) {
+    return problem_of(schedule, file, question);
+  }
+  std::cerr << fmt::format("note: {}: has no decisions (plimsoll.schedule.v3): '{}' decides again\n", file,
+                           schedule.strategy);
+  const PlanningWatch watch("deciding with " + schedule.strategy);
+  return problem_of(schedule, file, question);
 }
 
 void note_times(const Problem& problem) {

@@ -48,6 +48,9 @@ struct QuestionArguments {
 enum class Asks { problem, strategy };
 void add_question_options(CLI::App&, QuestionArguments&, Asks);
 
+/// --schedule, which says itself what the other options of a question ask.
+void add_schedule_option(CLI::App&, std::string& schedule, const std::string& help);
+
 /// Throws InputError where a word is not understood. A strategy may be left out where only a problem is asked about.
 Question question_of(const QuestionArguments&, Asks);
 
@@ -56,6 +59,9 @@ std::string made_by(const std::string& command_line);
 
 /// Lines on stderr: what is wrong with a schedule from a file.
 void report_violations(const std::string& file, std::span<const Violation>);
+
+/// What problem_of gives for a schedule from a file, with a line on stderr where its strategy has to decide again.
+Problem problem_of_file(const Schedule&, const std::string& file, const Question&);
 
 /// Lines on stderr where times are not the trace's own.
 void note_times(const Problem&);

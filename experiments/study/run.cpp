@@ -18,6 +18,7 @@
 #include "sim/engine/program.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
+#include "sim/io/schedule_file.h"
 #include "sim/judge/check.h"
 #include "sim/measure/contention.h"
 #include "sim/measure/one_call.h"
@@ -225,6 +226,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   Judged made;
   Answer& answer = made.answer;
   schedule.strategy = with_chosen_replicas(question.strategy, problem);
+  schedule.decisions = problem.decisions;
   schedule.trace_from = question.trace;
   schedule.platform_from = question.platform;
   const double started = now_s();
@@ -406,7 +408,17 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
 }
 
 Problem problem_of(const Schedule& schedule, const std::string& file, const Question& question) {
-  Problem problem = problem_of(question);
+  Problem problem = sound_untransformed(question, load_model(question.trace), load_platform(question.platform));
+  if (schedule.decisions.empty()) {
+    problem = transformed(std::move(problem), question.strategy.passes);
+  } else {
+    std::variant<Problem, CannotBuild> made =
+        transformed(std::move(problem), question.strategy.passes, schedule.decisions);
+    if (const CannotBuild* cannot = std::get_if<CannotBuild>(&made)) {
+      refuse(file, "decisions" + cannot->key, cannot->why);
+    }
+    problem = std::get<Problem>(std::move(made));
+  }
   if (schedule.trace != problem.graph.name || schedule.platform != problem.platform.name) {
     throw InputError(fmt::format("{}: made for trace '{}' on platform '{}', not for '{}' on '{}'", file, schedule.trace,
                                  schedule.platform, problem.graph.name, problem.platform.name));

@@ -103,7 +103,9 @@ BudgetedProblem budgeted_problem_of(const Question&, Trace, Platform);
 /// not given is the one that the file names; throws InputError where it names none.
 Question question_of(const Schedule&, const std::string& file, const std::string& trace, const std::string& platform);
 
-/// The problem that a schedule, read from `file`, was made for; throws InputError where trace or platform are others.
+/// The problem that a schedule, read from `file`, was made for, built from its decisions; where it has none, of before
+/// files had them, its strategy decides again. Throws InputError where trace or platform are others, and where the
+/// decisions are not for them.
 Problem problem_of(const Schedule&, const std::string& file, const Question&);
 
 /// What every device has, the budget where none is given; unset: unlimited, or not the same for all.

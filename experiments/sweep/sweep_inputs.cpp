@@ -53,7 +53,7 @@ void read_all(std::size_t elements, std::string& complaints, Read read) {
 /// Ranks change it, and pipelines take graphs as chains of their stages: what they say of it needs plans.
 bool changes_model(const Pass& pass) {
   const bool takes_chains = pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
-  return takes_chains || pass.strategy->transform != nullptr;
+  return takes_chains || changes_problem(*pass.strategy);
 }
 
 }  // namespace

@@ -102,6 +102,19 @@ struct Names<Versions> {
 };
 
 template <>
+struct Names<CollectiveWay> {
+  static constexpr std::array all{std::pair{CollectiveWay::fastest, "fastest"}, std::pair{CollectiveWay::ring, "ring"},
+                                  std::pair{CollectiveWay::halving, "halving"},
+                                  std::pair{CollectiveWay::trees, "trees"}, std::pair{CollectiveWay::levels, "levels"}};
+};
+
+template <>
+struct Names<MainGradients> {
+  static constexpr std::array all{std::pair{MainGradients::as_parameters, "as_parameters"},
+                                  std::pair{MainGradients::fp32, "fp32"}, std::pair{MainGradients::automatic, "auto"}};
+};
+
+template <>
 struct Names<Optimizer> {
   static constexpr std::array all{std::pair{Optimizer::none, "none"}, std::pair{Optimizer::sgd, "sgd"},
                                   std::pair{Optimizer::momentum, "momentum"}, std::pair{Optimizer::adam, "adam"}};

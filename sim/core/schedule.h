@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/core/codec.h"
+#include "sim/core/decisions.h"
 #include "sim/core/ids.h"
 #include "sim/core/places.h"
 #include "sim/core/units.h"
@@ -123,6 +124,7 @@ enum class Gradients : std::uint8_t { fresh, existing };  ///< fresh: appear at 
 struct Schedule {
   std::string trace, platform, strategy;  ///< what it was made for
   std::string trace_from, platform_from;  ///< what --trace and --platform were, paths included; empty: not known
+  std::vector<Decisions> decisions;       ///< from which its problem was built, by those of its passes that decide
   std::uint32_t micro_batches = 1;
   std::uint32_t replicas = 1;
   std::optional<Bytes> budget;  ///< of each device; unset: unlimited

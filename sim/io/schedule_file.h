@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "sim/core/schedule.h"
 
@@ -12,6 +13,10 @@ namespace plimsoll {
 
 Schedule read_schedule(const std::filesystem::path&);
 Schedule parse_schedule(std::string text, std::string file_name);
+
+/// Throws InputError for what is wrong with the file as was seen after reading it, with the key's place there; of what
+/// cannot be read twice, a pipe, with the key alone.
+[[noreturn]] void refuse(const std::filesystem::path&, std::string_view key, std::string_view what);
 
 /// `made_by` is the program's version and command line.
 void write_schedule(const std::filesystem::path&, const Schedule&, const std::string& made_by);

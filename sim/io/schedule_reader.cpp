@@ -4,6 +4,7 @@
 #include "sim/io/fields.h"
 #include "sim/io/json/json_cursor.h"
 #include "sim/io/one_of.h"
+#include "sim/io/schedule_decisions.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/schedule_streams.h"
 #include "sim/io/text_file.h"
@@ -130,8 +131,8 @@ void elements(JsonCursor c, const Table& table, std::vector<Element>& list) {
 
 void read_format(Schedule&, JsonCursor c) {
   const std::string format = c.string();
-  if (format != "plimsoll.schedule.v2" && format != "plimsoll.schedule.v1") {
-    c.complain(fmt::format("expected plimsoll.schedule.v2 or v1, found '{}'", format));
+  if (format != "plimsoll.schedule.v3" && format != "plimsoll.schedule.v2" && format != "plimsoll.schedule.v1") {
+    c.complain(fmt::format("expected plimsoll.schedule.v3, v2 or v1, found '{}'", format));
   }
 }
 
@@ -191,6 +192,8 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"versions", optional, [](Schedule& s, JsonCursor c) { s.updates.versions = enumerator<Versions>(c); }},
     {"update_every", optional, [](Schedule& s, JsonCursor c) { read_count(s.updates.every, c); }},
     {"staleness", optional, [](Schedule& s, JsonCursor c) { s.staleness = c.index(); }},
+    {"decisions", optional,
+     [](Schedule& s, JsonCursor c) { c.array([&](JsonCursor one) { s.decisions.push_back(read_decisions(one)); }); }},
     {"streams", required,
      [](Schedule& s, JsonCursor c) { c.array([&](JsonCursor one) { s.streams.push_back(read_stream(one)); }); }},
     {"routes", optional, [](Schedule& s, JsonCursor c) { elements(c, route_fields, s.routes); }},
@@ -221,6 +224,15 @@ Schedule parse_schedule(std::string text, std::string file_name) {
   find_from(schedule.trace_from, file);
   find_from(schedule.platform_from, file);
   return schedule;
+}
+
+void refuse(const std::filesystem::path& file, std::string_view key, std::string_view what) {
+  if (std::filesystem::is_regular_file(file)) {
+    JsonDocument document(read_text_file(file), file.string());
+    document.complain(key, what);
+    document.throw_if_any();
+  }
+  throw InputError(located(file.string(), {}, key, what));
 }
 
 Schedule read_schedule(const std::filesystem::path& path) {

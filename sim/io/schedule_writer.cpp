@@ -2,6 +2,7 @@
 
 #include "sim/core/names.h"
 #include "sim/io/json/json.h"
+#include "sim/io/schedule_decisions.h"
 #include "sim/io/schedule_file.h"
 #include "sim/io/schedule_streams.h"
 #include "sim/io/text_file.h"
@@ -93,9 +94,13 @@ std::string seen_from(const std::filesystem::path& folder, const std::string& re
 }
 
 Json header(const Schedule& schedule, const std::string& made_by, const std::filesystem::path& folder) {
-  Json object{{"format", "plimsoll.schedule.v2"}, {"made_by", made_by},
-              {"trace", schedule.trace},          {"platform", schedule.platform},
-              {"strategy", schedule.strategy},    {"micro_batches", schedule.micro_batches},
+  const bool is_decided = !schedule.decisions.empty();  // version 3 is version 2 with these
+  Json object{{"format", is_decided ? "plimsoll.schedule.v3" : "plimsoll.schedule.v2"},
+              {"made_by", made_by},
+              {"trace", schedule.trace},
+              {"platform", schedule.platform},
+              {"strategy", schedule.strategy},
+              {"micro_batches", schedule.micro_batches},
               {"replicas", schedule.replicas}};
   if (!schedule.trace_from.empty()) object["trace_from"] = seen_from(folder, schedule.trace_from);
   if (!schedule.platform_from.empty()) object["platform_from"] = seen_from(folder, schedule.platform_from);
@@ -137,6 +142,10 @@ std::string schedule_text(const Schedule& schedule, const std::string& made_by, 
   // One line a buffer and a step: a diff of two schedules then reads well, and no tree of a million steps is built.
   std::string text = json_text(header(schedule, made_by, folder), 1);
   text.resize(text.size() - 2);  // "\n}"
+  for (const Decisions& each : schedule.decisions) {
+    text += (&each == schedule.decisions.data() ? ",\n \"decisions\": [\n  " : ",\n  ") + decisions_text(each);
+  }
+  if (!schedule.decisions.empty()) text += "\n ]";
   const auto add_list = [&text](const char* key, std::size_t count, auto&& element) {
     text += fmt::format(",\n \"{}\": [", key);
     for (std::size_t i = 0; i < count; ++i) {

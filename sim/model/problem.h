@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/core/allocations.h"
+#include "sim/core/decisions.h"
 #include "sim/core/mesh.h"
 #include "sim/core/platform.h"
 #include "sim/core/scaling.h"
@@ -33,6 +34,7 @@ struct Problem {
   bool times_rescaled = false;        ///< some durations are the roofline's, not the trace's
   bool first_updates_shared = false;  ///< Partition::each_updates_shared is not asked for
   bool transformed = false;           ///< the transforms of its pass pipeline have been applied
+  std::vector<Decisions> decisions;   ///< from which it was built, by passes that decide
   std::vector<std::string> notes;     ///< what transforms say about what an iteration does not show
 };
 

@@ -12,9 +12,11 @@
 #include <variant>
 #include <vector>
 
+#include "sim/core/decisions.h"
 #include "sim/core/partition.h"
 #include "sim/core/tape.h"
 #include "sim/model/problem.h"
+#include "strategies/api/deadline.h"
 #include "strategies/api/options.h"
 
 namespace plimsoll {
@@ -86,6 +88,10 @@ using PartitionFunction = std::vector<PartitionOutcome> (*)(const Problem&, cons
 /// Changes the problem itself, or says in one sentence why that cannot be.
 using TransformFunction = std::variant<Problem, std::string> (*)(const Problem&, const Options&);
 
+/// Decides how ranks share out the problem, by a search perhaps, which ends in time; the problem is then built from
+/// that (strategies/hybrid/built.h). Or says in one sentence why that cannot be.
+using DecideFunction = std::variant<Decisions, std::string> (*)(const Problem&, const Options&, const Deadline&);
+
 /// Budgets at which the strategy's answer may change, for the whole front of time against memory; ascending.
 using CandidatesFunction = std::vector<Bytes> (*)(const PartTask&, const Options&);
 
@@ -125,6 +131,8 @@ struct StrategyInfo {
                              ///< there; else it is asked about the part alone
   bool moves_parameters = false;                 ///< of offloading: parameters, gradients or states; else activations
   TransformFunction transform = {};              ///< of a transform, or a pipeline of what it has cut
+  DecideFunction decide = {};                    ///< of a hybrid that decides on splits; it has no `transform`
+  double (*seconds)(const Options&) = {};        ///< of what decides: limit of the whole search; null: none
   PartitionFunction partition = {};              ///< of what places parts on devices: pipelining
   bool (*splits_backward)(const Options&) = {};  ///< whether the problem's backwards must be split; null: never
   std::uint32_t (*slices)(const Options&) = {};  ///< micro-batches of the transformed problem for each; null: one
@@ -136,6 +144,11 @@ struct StrategyInfo {
 };
 
 std::string_view name_of(Family);
+
+/// Whether the problem that is planned for is another one behind the strategy.
+inline bool changes_problem(const StrategyInfo& strategy) {
+  return strategy.transform != nullptr || strategy.decide != nullptr;
+}
 
 /// Whether the strategy has an option of that name.
 bool has_option(const StrategyInfo&, std::string_view name);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 
 #include "sim/core/expects.h"
 #include "sim/core/pinned.h"
@@ -86,8 +88,8 @@ std::vector<PartsOutcome> on_one_device(const Problem& problem, std::span<const 
 
 /// Passes whose transforms have been applied.
 bool is_for(const Problem& problem, std::span<const Pass> passes) {
-  const auto transforms = [](const Pass& pass) { return pass.strategy->transform != nullptr; };
-  if (passes.empty() || (!problem.transformed && std::ranges::any_of(passes, transforms))) return false;
+  const auto changes = [](const Pass& pass) { return changes_problem(*pass.strategy); };
+  if (passes.empty() || (!problem.transformed && std::ranges::any_of(passes, changes))) return false;
   return backward_for(passes) == Backward::whole || !problem.index || !problem.index->weight.empty();
 }
 
@@ -111,6 +113,72 @@ Problem as_stages(Problem problem, std::span<const Pass> passes) {
   chain.notes.push_back(
       fmt::format("'{}' is planned as a chain of its {} stages", chain.chain->name, chain.chain->stages.size()));
   return chain;
+}
+
+std::uint32_t copies_in(const Mesh& mesh) {
+  return mesh.axes.empty() || !mesh.axes.front().shares_micro_batches ? 1 : mesh.axes.front().ranks;
+}
+
+/// Of what a pass cuts; unset: as many as it finds best.
+std::optional<std::uint32_t> copies_asked(const Pass& pass) {
+  if (!has_option(*pass.strategy, "replicas")) return 1;
+  if (pass.options.text("replicas") == "auto") return std::nullopt;
+  return static_cast<std::uint32_t>(pass.options.integer("replicas"));
+}
+
+/// Why a pass has no problem to plan for.
+struct Refused {
+  std::string_view strategy;
+  CannotBuild cannot;
+  bool decides = false;
+};
+
+/// Of the pass at a place of the pipeline, what it decides about the problem.
+using Deciding = std::function<std::variant<Decisions, CannotBuild>(const Problem&, std::size_t)>;
+
+/// The problem as the pass at a place leaves it.
+std::variant<Problem, Refused> behind_pass(const Problem& problem, std::span<const Pass> passes, std::size_t p,
+                                           const Deciding& decide) {
+  Pass pass = passes[p];
+  if (pass.strategy->decide != nullptr) {
+    std::variant<Decisions, CannotBuild> decisions = decide(problem, p);
+    std::variant<Problem, CannotBuild> made;
+    if (CannotBuild* cannot = std::get_if<CannotBuild>(&decisions)) {
+      made = std::move(*cannot);
+    } else {
+      made = built(problem, std::get<Decisions>(decisions));
+    }
+    if (CannotBuild* cannot = std::get_if<CannotBuild>(&made)) {
+      return Refused{pass.strategy->name, std::move(*cannot), true};
+    }
+    return std::get<Problem>(std::move(made));
+  }
+  const auto places = [](const Pass& other) { return other.strategy->family == Family::placement; };
+  const auto shares_micro_batches = [](const Pass& other) { return other.strategy->shares_micro_batches; };
+  // A placement may part what a bucket would sum together.
+  if (std::ranges::any_of(passes, places) && has_option(*pass.strategy, "buckets")) {
+    pass.options = pass.options.with("buckets", "off");
+  }
+  // What is shared out within replicas is summed where it lies.
+  const bool is_shared_out = std::ranges::any_of(passes.subspan(p + 1), shares_micro_batches);
+  const bool may_copy = has_option(*pass.strategy, "bucket_view") && pass.options.text("bucket_view") == "auto";
+  if (is_shared_out && may_copy) pass.options = pass.options.with("bucket_view", "yes");
+  std::variant<Problem, std::string> made = pass.strategy->transform(problem, pass.options);
+  if (std::string* why = std::get_if<std::string>(&made)) return Refused{pass.strategy->name, {std::move(*why)}};
+  return std::get<Problem>(std::move(made));
+}
+
+std::variant<Problem, Refused> transformed_by(Problem problem, std::span<const Pass> passes, const Deciding& decide) {
+  for (std::size_t p = 0; p < passes.size(); ++p) {
+    if (!changes_problem(*passes[p].strategy)) continue;
+    std::variant<Problem, Refused> made = behind_pass(problem, passes, p, decide);
+    if (std::holds_alternative<Refused>(made)) return made;
+    problem = std::get<Problem>(std::move(made));
+    problem.transformed = true;
+  }
+  if (!problem.mesh) return as_stages(std::move(problem), passes);
+  return for_planners(std::move(problem), std::ranges::any_of(passes, plans_stages), backward_for(passes),
+                      passes.front().strategy->name);
 }
 
 /// A gap that is nothing but the rounding of sums is none.
@@ -155,30 +223,59 @@ std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
 }
 
 Problem transformed(Problem problem, std::span<const Pass> passes) {
-  const auto places = [](const Pass& pass) { return pass.strategy->family == Family::placement; };
-  const auto shares_micro_batches = [](const Pass& pass) { return pass.strategy->shares_micro_batches; };
-  const bool are_placed = std::ranges::any_of(passes, places);
-  for (std::size_t p = 0; p < passes.size(); ++p) {
-    Pass pass = passes[p];
-    if (pass.strategy->transform == nullptr) continue;
-    // A placement may part what a bucket would sum together.
-    if (are_placed && has_option(*pass.strategy, "buckets")) pass.options = pass.options.with("buckets", "off");
-    // What is shared out within replicas is summed where it lies.
-    const bool is_shared_out = std::ranges::any_of(passes.subspan(p + 1), shares_micro_batches);
-    const bool may_copy = has_option(*pass.strategy, "bucket_view") && pass.options.text("bucket_view") == "auto";
-    if (is_shared_out && may_copy) pass.options = pass.options.with("bucket_view", "yes");
-    std::variant<Problem, std::string> made = leaves_width_open(passes.subspan(p))
-                                                  ? at_chosen_width(problem, passes.subspan(p), memory_passes(passes))
-                                                  : pass.strategy->transform(problem, pass.options);
-    if (const std::string* why = std::get_if<std::string>(&made)) {
-      throw InputError(fmt::format("{}: {}", pass.strategy->name, *why));
-    }
-    problem = std::get<Problem>(std::move(made));
-    problem.transformed = true;
+  const auto searched = [&](const Problem& before, std::size_t p) -> std::variant<Decisions, CannotBuild> {
+    const Pass& pass = passes[p];
+    const Deadline deadline(pass.strategy->seconds == nullptr ? std::numeric_limits<double>::infinity()
+                                                              : pass.strategy->seconds(pass.options));
+    std::variant<Decisions, std::string> made =
+        leaves_width_open(passes.subspan(p))
+            ? at_chosen_width(before, passes.subspan(p), memory_passes(passes), deadline)
+            : pass.strategy->decide(before, pass.options, deadline);
+    if (std::string* why = std::get_if<std::string>(&made)) return CannotBuild{std::move(*why)};
+    Decisions& decisions = std::get<Decisions>(made);
+    decisions.strategy = pass.strategy->name;
+    return std::move(decisions);
+  };
+  std::variant<Problem, Refused> made = transformed_by(std::move(problem), passes, searched);
+  if (const Refused* refused = std::get_if<Refused>(&made)) {
+    throw InputError(fmt::format("{}: {}", refused->strategy, refused->cannot.why));
   }
-  if (!problem.mesh) return as_stages(std::move(problem), passes);
-  return for_planners(std::move(problem), std::ranges::any_of(passes, plans_stages), backward_for(passes),
-                      passes.front().strategy->name);
+  return std::get<Problem>(std::move(made));
+}
+
+std::variant<Problem, CannotBuild> transformed(Problem problem, std::span<const Pass> passes,
+                                               std::span<const Decisions> known) {
+  constexpr std::string_view no_key = "-";
+  std::size_t next = 0;
+  const auto as_known = [&](const Problem&, std::size_t p) -> std::variant<Decisions, CannotBuild> {
+    const std::string_view name = passes[p].strategy->name;
+    if (next == known.size()) return CannotBuild{fmt::format("those of '{}' are missing", name), std::string(no_key)};
+    const Decisions& decisions = known[next++];
+    if (decisions.strategy != name) {
+      return CannotBuild{fmt::format("expected '{}', found '{}'", name, decisions.strategy), "strategy"};
+    }
+    const std::uint32_t found = copies_in(decisions.mesh), asked = copies_asked(passes[p]).value_or(found);
+    if (found == asked) return decisions;
+    return CannotBuild{fmt::format("expected {} replicas, as '{}' has them, found {}", asked, name, found), "mesh"};
+  };
+  if (known.size() > deciding(passes)) {
+    return CannotBuild{fmt::format("of the strategies {} decide", deciding(passes)),
+                       fmt::format("[{}]", deciding(passes))};
+  }
+  std::variant<Problem, Refused> made = transformed_by(std::move(problem), passes, as_known);
+  if (Refused* refused = std::get_if<Refused>(&made)) {
+    CannotBuild& cannot = refused->cannot;
+    if (!refused->decides) throw InputError(fmt::format("{}: {}", refused->strategy, cannot.why));
+    const std::string own = cannot.key.empty() ? "" : "." + cannot.key;
+    cannot.key = cannot.key == no_key ? "" : fmt::format("[{}]{}", next - 1, own);
+    return std::move(cannot);
+  }
+  return std::get<Problem>(std::move(made));
+}
+
+std::size_t deciding(std::span<const Pass> passes) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(passes, [](const Pass& pass) { return pass.strategy->decide != nullptr; }));
 }
 
 std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pass> passes,

@@ -10,6 +10,7 @@
 
 #include "sim/core/schedule.h"
 #include "strategies/compose/passes.h"
+#include "strategies/hybrid/built.h"
 
 namespace plimsoll {
 
@@ -28,6 +29,13 @@ using PlanOutcome = std::variant<Plan, Infeasible>;
 /// The problem as the transforms among the passes change it; itself where there are none. Throws InputError where one
 /// cannot. All below is asked about that problem, and so are check, bounds and replay of the schedules.
 Problem transformed(Problem, std::span<const Pass>);
+
+/// The same by what was decided before, one after the other for the passes that decide (Problem::decisions): nothing is
+/// searched for. Or because of which of them it cannot be, and why: the key `[0].cuts[3].op`, say.
+std::variant<Problem, CannotBuild> transformed(Problem, std::span<const Pass>, std::span<const Decisions>);
+
+/// How many of the passes decide.
+std::size_t deciding(std::span<const Pass>);
 
 /// Whether the backwards of the problem that these passes are asked about must be split (ProblemOptions::backward).
 Backward backward_for(std::span<const Pass>);

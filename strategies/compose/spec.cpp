@@ -193,8 +193,8 @@ class SpecReader {
   std::size_t start_ = 0;  // of the pass being read
 };
 
-bool changes_problem(const StrategyInfo& strategy) {
-  return strategy.transform != nullptr || strategy.splits_backward != nullptr;
+bool changes_what_is_planned(const StrategyInfo& strategy) {
+  return changes_problem(strategy) || strategy.splits_backward != nullptr;
 }
 
 constexpr std::string_view spaces = " \t\n\v\f\r";
@@ -276,11 +276,11 @@ Pipeline parse_pipeline(std::string text, std::string_view where) {
 
 std::vector<Pass> changes_of(std::string_view spec, std::string_view where) {
   const StrategyInfo* first = strategy_at(spec);
-  if (first == nullptr || (!changes_problem(*first) && !has_pass_that_packs(spec))) return {};
+  if (first == nullptr || (!changes_what_is_planned(*first) && !has_pass_that_packs(spec))) return {};
   std::vector<Pass> passes = parse_spec(spec, where);
   const auto is_hybrid = [](const Pass& pass) { return pass.strategy->family == Family::hybrid; };
   if (std::ranges::any_of(passes, is_hybrid)) return passes;  // whether the problem is a chain depends on the others
-  std::erase_if(passes, [](const Pass& pass) { return !changes_problem(*pass.strategy) && !packs(pass.strategy); });
+  std::erase_if(passes, [](const Pass& pass) { return !changes_what_is_planned(*pass.strategy) && !packs(pass.strategy); });
   return passes;
 }
 

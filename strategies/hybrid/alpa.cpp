@@ -15,31 +15,38 @@ constexpr OptionInfo alpa_options[] = {split_devices_option,
                                        split_memory_option,
                                        text_option("replicas", "1", replicas_values, replicas_help, is_auto_or_count),
                                        text_option("seconds", "60", "a whole number from 1 to 86400",
-                                                   "limit of the integer program", integer_between<1, 86'400>),
+                                                   "limit of the whole search", integer_between<1, 86'400>),
                                        text_option("pipeline", "no", "no or yes",
                                                    "yes: stages by its inter-operator pass in the order of 1f1b, "
                                                    "operators cut within each: as 'alpa|1f1b(cut=alpa)'",
                                                    [](std::string_view text) { return text == "no" || text == "yes"; }),
                                        collectives_option};
 
-std::variant<Problem, std::string> alpa_ranks(const Problem& problem, const Options& options) {
-  const auto seconds = static_cast<double>(options.integer("seconds"));
-  const auto search = [seconds](const BspModel& model, const SplitTable& table) {
+DecisionsOutcome alpa_splits(const Problem& problem, const Options& options, const Deadline& deadline) {
+  const std::string time_is_over =
+      fmt::format("the search stopped after its share of {} s (seconds)", options.integer("seconds"));
+  const auto search = [&](const BspModel& model, const SplitTable& table) {
     SplitChoices start = swept(table, model.uniform_starts(table, table.choices(0).front().cuts.size() - 1, 1), 10);
-    ImprovedSplit better = improved(table, start, {.rounds = 100});
+    ImprovedSplit better = improved(table, start, {.rounds = 100, .deadline = &deadline});
+    if (deadline.passed()) return SplitSearch{std::move(better.choices), "alpa: " + time_is_over};
     if (!better.fits) return SplitSearch{std::move(better.choices), {}};
     start = std::move(better.choices);
-    const ProgrammedSplit made = solve_split_program(table, start, {.seconds = seconds});
+    const ProgrammedSplit made = solve_split_program(table, start, {.seconds = deadline.left()});
     std::string note;
     if (!made.stopped.empty()) {
-      note = fmt::format("alpa: {}; the integer program proves no more than {:.3g} s", made.stopped, made.bound.value);
+      note = fmt::format("alpa: {}; the integer program proves no more than {:.3g} s",
+                         made.out_of_time ? time_is_over : made.stopped, made.bound.value);
     }
     return SplitSearch{made.choices, std::move(note)};
   };
   const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
     return split_at_once(own, devices, options, search);
   };
-  return in_replicas(problem, options, std::span(&splits, 1));
+  return in_replicas(problem, options, std::span(&splits, 1), deadline);
+}
+
+double seconds_of(const Options& options) {
+  return static_cast<double>(options.integer("seconds"));
 }
 
 std::vector<Pass> inter_operator_pass(const Options& options) {
@@ -58,7 +65,8 @@ extern constinit const StrategyInfo alpa_strategy{
     .options = alpa_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = alpa_ranks,
+    .decide = alpa_splits,
+    .seconds = seconds_of,
     .ranks = split_ranks,
     .followed_by = inter_operator_pass,
 };

@@ -11,6 +11,7 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/compose/plan.h"
+#include "strategies/hybrid/built.h"
 #include "strategies/hybrid/on_mesh.h"
 #include "strategies/hybrid/pipeline_merit.h"
 
@@ -55,28 +56,35 @@ bool leaves_width_open(std::span<const Pass> passes) {
   return is_open && pipeline_of(passes) != nullptr && std::ranges::none_of(passes.subspan(1), is_hybrid);
 }
 
-std::variant<Problem, std::string> at_chosen_width(const Problem& problem, std::span<const Pass> passes,
-                                                   std::span<const Pass> memory) {
+std::variant<Decisions, std::string> at_chosen_width(const Problem& problem, std::span<const Pass> passes,
+                                                     std::span<const Pass> memory, const Deadline& deadline) {
   const Pass& splits = passes.front();
-  std::optional<std::pair<PipelineMerit, Problem>> best;
+  std::optional<std::pair<PipelineMerit, Decisions>> best;
   std::string why_not;
   std::optional<InputError> why_no_pipeline;
-  for (const std::uint32_t t : widths(devices_left(problem))) {
-    std::variant<Problem, std::string> made =
-        splits.strategy->transform(problem, splits.options.with(devices_option, std::to_string(t)));
+  const std::vector<std::uint32_t> all = widths(devices_left(problem));
+  for (std::size_t w = 0; w < all.size() && (!best || !deadline.passed()); ++w) {
+    const Deadline own(deadline.left() / static_cast<double>(all.size() - w));
+    std::variant<Decisions, std::string> made =
+        splits.strategy->decide(problem, splits.options.with(devices_option, std::to_string(all[w])), own);
     if (std::string* why = std::get_if<std::string>(&made)) {
       why_not = std::move(*why);
       continue;
     }
-    Problem& of_rank = std::get<Problem>(made);
+    Decisions& decisions = std::get<Decisions>(made);
+    std::variant<Problem, CannotBuild> of_rank = built(problem, decisions);
+    if (CannotBuild* cannot = std::get_if<CannotBuild>(&of_rank)) {
+      why_not = std::move(cannot->why);
+      continue;
+    }
     try {
-      Problem folded =
-          for_planners(behind_splits(of_rank, passes.subspan(1)), true, backward_for(passes), splits.strategy->name);
+      Problem folded = for_planners(behind_splits(std::get<Problem>(std::move(of_rank)), passes.subspan(1)), true,
+                                    backward_for(passes), splits.strategy->name);
       folded.transformed = true;
       const PipelineMerit merit = pipeline_merit(folded, *pipeline_of(passes), memory);
       if (best && !(merit < best->first)) continue;
-      of_rank.notes.push_back(fmt::format("{}(devices={}) was the best of all tried", splits.strategy->name, t));
-      best.emplace(merit, std::move(of_rank));
+      decisions.notes.push_back(fmt::format("{}(devices={}) was the best of all tried", splits.strategy->name, all[w]));
+      best.emplace(merit, std::move(decisions));
     } catch (const InputError& error) {  // this pipeline cannot be: others can
       if (!why_no_pipeline) why_no_pipeline = error;
     }

@@ -12,8 +12,10 @@ namespace plimsoll {
 /// pipeline, with no replicas of a mesh between.
 bool leaves_width_open(std::span<const Pass>);
 
-/// The problem of a rank where 1, 2, 4, ... or all devices share out operators, whichever gives the fastest iteration
-/// that fits the device's capacity, or else needs least. Or in one sentence why there is none.
-std::variant<Problem, std::string> at_chosen_width(const Problem&, std::span<const Pass>, std::span<const Pass> memory);
+/// The splits where 1, 2, 4, ... or all devices share out operators, whichever gives the fastest iteration that fits
+/// the device's capacity, or else needs least. Of the time until the deadline each width has its share, and what is
+/// left is not tried when it is over. Or in one sentence why there is none.
+std::variant<Decisions, std::string> at_chosen_width(const Problem&, std::span<const Pass>,
+                                                     std::span<const Pass> memory, const Deadline&);
 
 }  // namespace plimsoll

@@ -14,7 +14,7 @@ constexpr OptionInfo hsm2dl_options[] = {
                 integer_between<1, 100>),
     collectives_option};
 
-std::variant<Problem, std::string> hsm2dl_ranks(const Problem& problem, const Options& options) {
+DecisionsOutcome hsm2dl_splits(const Problem& problem, const Options& options, const Deadline& deadline) {
   const auto sweeps = static_cast<std::uint32_t>(options.integer("sweeps"));
   const auto search = [sweeps](const BspModel& model, const SplitTable& table, double weight) {
     return std::optional(swept(table, model.uniform_starts(table, 0, weight), sweeps, weight));
@@ -27,10 +27,10 @@ std::variant<Problem, std::string> hsm2dl_ranks(const Problem& problem, const Op
   const SplitOnDevices as_megatron = [&](const Problem& own, std::uint32_t devices) {
     const Options blocks(megatron_strategy.options, {{"tensor", std::to_string(devices)},
                                                      {"collectives", std::string(options.text("collectives"))}});
-    return megatron_strategy.transform(own, blocks);
+    return megatron_strategy.decide(own, blocks, deadline);
   };
   const SplitOnDevices searches[] = {swept_where(true), swept_where(false), as_megatron};
-  return in_replicas(problem, options, searches);
+  return in_replicas(problem, options, searches, deadline);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ extern constinit const StrategyInfo hsm2dl_strategy{
     .options = hsm2dl_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = hsm2dl_ranks,
+    .decide = hsm2dl_splits,
     .ranks = split_ranks,
 };
 

@@ -1,15 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string_view>
 #include <tuple>
 
-#include "sim/core/optimizer.h"
 #include "sim/mesh/rank_graph.h"
-#include "sim/ops/padding.h"
 #include "strategies/api/strategy.h"
+#include "strategies/hybrid/built.h"
 #include "strategies/hybrid/on_mesh.h"
 
 namespace plimsoll {
@@ -45,57 +43,34 @@ std::optional<std::uint8_t> cuttable(const OpLoop& loop, std::string_view name) 
 constexpr std::int64_t words_together = 128;
 
 /// Words and inner numbers that the ranks do not divide are padded: words to a multiple of 128 for each rank.
-Problem padded_for(Problem problem, std::int64_t ranks) {
+void decide_paddings(const Graph& graph, std::int64_t ranks, Decisions& decisions) {
   for (const auto& [name, what, together] : {std::tuple{"v", "words", words_together}, {"f", "inner numbers", 1L}}) {
     std::set<std::int64_t> sizes;
-    for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
-      if (problem.graph.ops[o].phase == Phase::update) continue;
-      const std::variant<OpLoop, std::string> found = loop_of(problem.graph, id_at<OpId>(o));
+    for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+      if (graph.ops[o].phase == Phase::update) continue;
+      const std::variant<OpLoop, std::string> found = loop_of(graph, id_at<OpId>(o));
       const OpLoop* loop = std::get_if<OpLoop>(&found);
       const auto dim = loop == nullptr ? std::nullopt : cuttable(*loop, name);
       if (dim && loop->dims[*dim].size % ranks != 0) sizes.insert(loop->dims[*dim].size);
     }
     for (const std::int64_t size : sizes) {
       const std::int64_t multiple = together * ranks, to = (size + multiple - 1) / multiple * multiple;
-      problem.graph = padded(std::move(problem.graph), name, size, to);
-      problem.notes.push_back(fmt::format("{} {} are padded to {}, a multiple of {}{}", size, what, to, multiple,
-                                          together > 1 ? ", as Megatron does" : ""));
-    }
-  }
-  return problem;
-}
-
-/// Gradients of parameters in fp32 where the option asks for that, and what ops move because of it.
-void keep_main_gradients(Graph& graph, std::string_view asked) {
-  std::map<TensorId, Bytes> more;
-  for (std::size_t t = 0; t < graph.tensors.size() && asked != "as_parameters"; ++t) {
-    Tensor& tensor = graph.tensors[t];
-    const std::string& dtype = dtype_of(graph, tensor);
-    const bool is_bf16 = dtype == "bf16" || dtype == "bfloat16";
-    if (tensor.kind != TensorKind::parameter_gradient || bytes_of_dtype(dtype) != 2) continue;
-    if (asked == "auto" && !is_bf16) continue;
-    more[id_at<TensorId>(t)] = tensor.bytes;
-    tensor.bytes = 2 * tensor.bytes;
-    tensor.dtype = "fp32";
-  }
-  for (Op& op : graph.ops) {
-    if (!op.bytes_moved) continue;
-    for (const auto* list : {&op.inputs, &op.outputs}) {
-      for (const TensorId t : *list) {
-        if (const auto found = more.find(t); found != more.end()) *op.bytes_moved += found->second;
-      }
+      decisions.paddings.push_back({name, size, to});
+      decisions.notes.push_back(fmt::format("{} {} are padded to {}, a multiple of {}{}", size, what, to, multiple,
+                                            together > 1 ? ", as Megatron does" : ""));
     }
   }
 }
 
-std::variant<Problem, std::string> megatron_ranks(const Problem& given, const Options& options) {
-  const std::uint32_t ranks = tensor_ranks(options, devices_left(given));
-  const Problem problem = given.chain || given.mesh ? given : padded_for(given, ranks);
+std::variant<Decisions, std::string> megatron_splits(const Problem& problem, const Options& options, const Deadline&) {
+  if (problem.chain) return no_operators(*problem.chain);
+  if (problem.mesh) return std::string(cuts_first);
+  const std::uint32_t ranks = tensor_ranks(options, devices_left(problem));
   SplitPlan plan{{{{"tensor", ranks, false, way_of(options)}}}, {}};
   plan.cuts.assign(problem.graph.ops.size(), {std::nullopt});
   const bool cuts_positions = options.text("sequence") == "yes";
   bool cuts_blocks = false;
-  for (std::size_t o = 0; o < problem.graph.ops.size() && plan.mesh.ranks() > 1; ++o) {
+  for (std::size_t o = 0; o < problem.graph.ops.size() && ranks > 1; ++o) {
     if (problem.graph.ops[o].phase == Phase::update) continue;
     const std::variant<OpLoop, std::string> found = loop_of(problem.graph, id_at<OpId>(o));
     const OpLoop* loop = std::get_if<OpLoop>(&found);
@@ -109,13 +84,14 @@ std::variant<Problem, std::string> megatron_ranks(const Problem& given, const Op
       plan.cuts[o].front() = cuttable(*loop, between_blocks);
     }
   }
-  if (!problem.chain && plan.mesh.ranks() > 1 && !cuts_blocks) {
+  if (ranks > 1 && !cuts_blocks) {
     return fmt::format("no op of '{}' has a loop over heads ('a'), inner numbers ('f') or words ('v')",
                        problem.graph.name);
   }
-  std::variant<Problem, std::string> made = on_mesh(problem, std::move(plan));
-  if (Problem* rank = std::get_if<Problem>(&made)) keep_main_gradients(rank->graph, options.text("main_gradients"));
-  return made;
+  Decisions decisions = decisions_of(problem.graph, std::move(plan));
+  decide_paddings(problem.graph, ranks, decisions);
+  decisions.main_gradients = *from_name<MainGradients>(options.text("main_gradients"));
+  return decisions;
 }
 
 }  // namespace
@@ -131,7 +107,7 @@ extern constinit const StrategyInfo megatron_strategy{
     .options = megatron_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = megatron_ranks,
+    .decide = megatron_splits,
     .ranks = tensor_ranks,
 };
 

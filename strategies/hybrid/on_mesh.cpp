@@ -12,6 +12,7 @@
 #include "sim/mesh/folded.h"
 #include "sim/mesh/rank_graph.h"
 #include "sim/model/stage_chain.h"
+#include "strategies/hybrid/built.h"
 
 namespace plimsoll {
 namespace {
@@ -44,12 +45,7 @@ std::variant<Problem, std::string> with_outer_axis(Problem problem, const Axis& 
 }
 
 std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
-  if (problem.chain) {
-    return fmt::format(
-        "'{}' is a chain of stages, whose operators are not known: give a graph, such as "
-        "transformer:view=graph",
-        problem.chain->name);
-  }
+  if (problem.chain) return no_operators(*problem.chain);
   if (problem.mesh) return std::string(cuts_first);
   if (std::optional<std::string> why = too_many(plan.mesh, problem.platform)) return std::move(*why);
   std::variant<Graph, std::string> made = rank_graph(problem.graph, plan);

@@ -30,13 +30,6 @@ inline bool is_all_or_count(std::string_view text) {
   return text == "all" || integer_between<1, 65'536>(text);
 }
 
-template <>
-struct Names<CollectiveWay> {
-  static constexpr std::array all{std::pair{CollectiveWay::fastest, "fastest"}, std::pair{CollectiveWay::ring, "ring"},
-                                  std::pair{CollectiveWay::halving, "halving"},
-                                  std::pair{CollectiveWay::trees, "trees"}, std::pair{CollectiveWay::levels, "levels"}};
-};
-
 inline constexpr OptionInfo collectives_option{
     .name = "collectives",
     .default_value = "ring",

@@ -9,7 +9,7 @@ constexpr OptionInfo optcnn_options[] = {split_devices_option, work_model_option
                                          text_option("replicas", "1", replicas_values, replicas_help, is_auto_or_count),
                                          collectives_option};
 
-std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Options& options) {
+DecisionsOutcome optcnn_splits(const Problem& problem, const Options& options, const Deadline& deadline) {
   const auto search = [](const BspModel&, const SplitTable& table) {
     std::optional<EliminatedSplit> made = eliminated(table);
     if (!made) return SplitSearch{};
@@ -23,7 +23,7 @@ std::variant<Problem, std::string> optcnn_ranks(const Problem& problem, const Op
   const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
     return split_at_once(own, devices, options, search);
   };
-  return in_replicas(problem, options, std::span(&splits, 1));
+  return in_replicas(problem, options, std::span(&splits, 1), deadline);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ extern constinit const StrategyInfo optcnn_strategy{
     .options = optcnn_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = optcnn_ranks,
+    .decide = optcnn_splits,
     .ranks = split_ranks,
 };
 

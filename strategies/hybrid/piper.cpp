@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "strategies/api/option_rules.h"
+#include "strategies/hybrid/built.h"
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/pipeline_merit.h"
 #include "strategies/hybrid/split_search.h"
@@ -33,13 +34,9 @@ Options as_1f1b(const Options& options) {
                  {{"cut", "piper"}, {"buckets", std::string(options.text("buckets"))}});
 }
 
-/// The problem of one of so many ranks.
-std::variant<Problem, std::string> shared_out(const Problem& problem, const Options& options, std::uint32_t ranks) {
-  if (ranks == 1 && problem.chain) {
-    Problem alone = problem;
-    alone.mesh = Mesh{{{"tensor", 1}}};
-    return alone;
-  }
+/// The splits among so many ranks; a chain is nobody's to split.
+DecisionsOutcome shared_out(const Problem& problem, const Options& options, std::uint32_t ranks) {
+  if (ranks == 1 && problem.chain) return Decisions{.strategy = {}, .mesh = Mesh{{{"tensor", 1}}}};
   const Options asked(tensor_options, {{"devices", std::to_string(ranks)},
                                        {"model", std::string(options.text("model"))},
                                        {"collectives", std::string(options.text("collectives"))}});
@@ -63,7 +60,7 @@ std::variant<PipelineMerit, std::string> merit(const Problem& of_rank, const Opt
   return pipeline_merit(folded, pipeline, std::span(&store_all, 1));
 }
 
-std::variant<Problem, std::string> piper_ranks(const Problem& problem, const Options& options) {
+DecisionsOutcome piper_splits(const Problem& problem, const Options& options, const Deadline&) {
   if (problem.mesh) return "it chooses itself who shares out operators and micro-batches, and stands alone";
   std::vector<std::uint32_t> numbers;
   const bool asks_all = options.text("tensor") == "auto";
@@ -71,22 +68,26 @@ std::variant<Problem, std::string> piper_ranks(const Problem& problem, const Opt
   for (std::uint32_t t = 1; asks_all && t <= problem.platform.devices.size(); t *= 2) {
     if (t == 1 || !problem.chain) numbers.push_back(t);
   }
-  std::optional<std::pair<PipelineMerit, Problem>> best;
+  std::optional<std::pair<PipelineMerit, Decisions>> best;
   std::string reason;
   for (const std::uint32_t t : numbers) {
-    std::variant<Problem, std::string> of_rank = shared_out(problem, options, t);
-    if (std::string* why = std::get_if<std::string>(&of_rank)) {
+    DecisionsOutcome splits = shared_out(problem, options, t);
+    if (std::string* why = std::get_if<std::string>(&splits)) {
       reason = std::move(*why);
       continue;
     }
-    Problem& made = std::get<Problem>(of_rank);
-    std::variant<PipelineMerit, std::string> found = merit(made, options);
+    const std::variant<Problem, CannotBuild> of_rank = built(problem, std::get<Decisions>(splits));
+    if (const CannotBuild* cannot = std::get_if<CannotBuild>(&of_rank)) {
+      reason = cannot->why;
+      continue;
+    }
+    std::variant<PipelineMerit, std::string> found = merit(std::get<Problem>(of_rank), options);
     if (std::string* why = std::get_if<std::string>(&found)) {
       reason = std::move(*why);
       continue;
     }
     const PipelineMerit& one = std::get<PipelineMerit>(found);
-    if (!best || one < best->first) best.emplace(one, std::move(made));
+    if (!best || one < best->first) best.emplace(one, std::get<Decisions>(std::move(splits)));
   }
   if (!best) return reason;
   return std::move(best->second);
@@ -109,7 +110,7 @@ extern constinit const StrategyInfo piper_strategy{
     .options = piper_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = piper_ranks,
+    .decide = piper_splits,
     .partition = piper_partition,
 };
 

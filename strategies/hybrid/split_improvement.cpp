@@ -16,6 +16,10 @@ namespace {
 constexpr std::size_t largest_table = 100'000;
 constexpr std::uint64_t most_tries = 3000;
 
+bool is_over(const Deadline* deadline) {
+  return deadline != nullptr && deadline->passed();
+}
+
 class Improvement {
  public:
   Improvement(const SplitTable& table, std::uint64_t seed) : around_(table, 1), random_(seed) {}
@@ -40,11 +44,11 @@ class Improvement {
     return made;
   }
 
-  SplitState run(SplitState state, std::uint64_t rounds) {
+  SplitState run(SplitState state, std::uint64_t rounds, const Deadline* deadline) {
     constexpr double warmth = 0.1, too_far = 3;
     constexpr int coolings = 4;
     SplitState best = state;
-    for (std::uint64_t k = 0; k < rounds; ++k) {
+    for (std::uint64_t k = 0; k < rounds && !is_over(deadline); ++k) {
       const double done = static_cast<double>(k) / static_cast<double>(rounds) * coolings;
       round(state, warmth * (1 - (done - std::floor(done))));
       if (state.cost < best.cost * (1 - 1e-12)) best = state;
@@ -130,14 +134,15 @@ bool can_be(const SplitNeighbourhoods& around, const SplitState& state) {
 
 }  // namespace
 
-SplitChoices least_kept(const SplitTable& table, const SplitChoices& start, std::uint64_t seed) {
+SplitChoices least_kept(const SplitTable& table, const SplitChoices& start, std::uint64_t seed,
+                        const Deadline* deadline) {
   constexpr std::uint64_t rounds = 2000;
   constexpr std::size_t count = 60;
   const SplitTable memory = by_memory(table);
   Improvement search(memory, seed);
   SplitState state = search.around().state_of(start);
   const SplitNeighbourhoods::Ask ask{.largest = largest_table, .tries = most_tries, .takes_equal = true};
-  for (std::uint64_t k = 0; k < rounds; ++k) {
+  for (std::uint64_t k = 0; k < rounds && !is_over(deadline); ++k) {
     if (table.limit && can_be(search.around(), state) && table.keeps_limit(state.choices)) break;
     search.around().improve(state, search.nodes_around(search.any_node(), count, false), ask, search.random());
   }
@@ -146,7 +151,7 @@ SplitChoices least_kept(const SplitTable& table, const SplitChoices& start, std:
 
 ImprovedSplit improved(const SplitTable& whole, const SplitChoices& start, const SplitEffort& effort, double weight) {
   const std::optional<ReducedSplits> reduced = ReducedSplits::of(whole, weight);
-  if (!reduced) return {least_kept(whole, start, effort.seed), 0, false, true, 0};
+  if (!reduced) return {least_kept(whole, start, effort.seed, effort.deadline), 0, false, true, 0};
   const SplitTable& table = reduced->table();
   Improvement search(table, effort.seed);
   std::optional<SplitChoices> begin = reduced->reduced(start);
@@ -155,13 +160,14 @@ ImprovedSplit improved(const SplitTable& whole, const SplitChoices& start, const
   const auto fits = [&](const SplitState& each) {
     return can_be(search.around(), each) && table.keeps_limit(each.choices);
   };
-  if (!fits(state)) state = search.around().state_of(least_kept(table, state.choices, effort.seed));
-  MessagedSplit by_messages = pass_messages(table, fits(state) ? state.cost : search.around().barrier(), effort.rounds);
+  if (!fits(state)) state = search.around().state_of(least_kept(table, state.choices, effort.seed, effort.deadline));
+  MessagedSplit by_messages =
+      pass_messages(table, fits(state) ? state.cost : search.around().barrier(), effort.rounds, effort.deadline);
   if (by_messages.choices) state = search.around().state_of(std::move(*by_messages.choices));
   constexpr double nearly = 1e-9;
   const bool is_proven = fits(state) && state.cost <= by_messages.bound * (1 + nearly);
   search.set_prices(std::move(by_messages.prices));
-  if (fits(state) && !is_proven) state = search.run(std::move(state), effort.rounds);
+  if (fits(state) && !is_proven) state = search.run(std::move(state), effort.rounds, effort.deadline);
   const double cost = search.around().state_of(state.choices).cost;
   return {reduced->whole(state.choices), cost, fits(state), false, std::min(by_messages.bound, cost)};
 }

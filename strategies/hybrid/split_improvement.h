@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "strategies/api/deadline.h"
 #include "strategies/hybrid/split_table.h"
 
 namespace plimsoll {
@@ -12,6 +13,7 @@ namespace plimsoll {
 struct SplitEffort {
   std::uint64_t rounds = 3000;
   std::uint64_t seed = 1;
+  const Deadline* deadline = nullptr;  ///< of the rounds; null: none
 };
 
 struct ImprovedSplit {
@@ -28,6 +30,7 @@ ImprovedSplit improved(const SplitTable&, const SplitChoices& start, const Split
 
 /// Choices that can be together and keep little, from the beginning that is given: those that keep the limit, if there
 /// is one and some are found, else those found that keep least over all moments.
-SplitChoices least_kept(const SplitTable&, const SplitChoices& start, std::uint64_t seed = 1);
+SplitChoices least_kept(const SplitTable&, const SplitChoices& start, std::uint64_t seed = 1,
+                        const Deadline* deadline = nullptr);
 
 }  // namespace plimsoll

@@ -32,11 +32,12 @@ class Messages {
     found_.cost = std::numeric_limits<double>::infinity();
   }
 
-  MessagedSplit run(std::uint64_t rounds) {
+  MessagedSplit run(std::uint64_t rounds, const Deadline* deadline) {
     constexpr std::uint64_t before_prices = 20, most_in_vain = 100;
     constexpr double nearly = 1e-9;
     std::uint64_t in_vain = 0;
     for (std::uint64_t k = 0; k < rounds && in_vain < most_in_vain; ++k) {
+      if (deadline != nullptr && deadline->passed()) break;
       const double before = found_.bound;
       for (const bool there : {true, false}) {
         const double bound = pass(there) - price_of_limit();
@@ -191,8 +192,8 @@ class Messages {
 
 }  // namespace
 
-MessagedSplit pass_messages(const SplitTable& table, double known, std::uint64_t rounds) {
-  return Messages(table, known).run(rounds);
+MessagedSplit pass_messages(const SplitTable& table, double known, std::uint64_t rounds, const Deadline* deadline) {
+  return Messages(table, known).run(rounds, deadline);
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "strategies/api/deadline.h"
 #include "strategies/hybrid/split_table.h"
 
 namespace plimsoll {
@@ -21,9 +22,9 @@ struct MessagedSplit {
   std::vector<double> prices;           ///< by moment: of a byte that is held, where the bound is this
 };
 
-/// So many rounds there and back through all nodes, or until the choices are proven. What costs more than `known` is of
-/// no interest: the cost of choices that are known, or else more than all together. Sums of gradients count as
-/// `seconds` does. A round is linear in the size of the table.
-MessagedSplit pass_messages(const SplitTable&, double known, std::uint64_t rounds);
+/// So many rounds there and back through all nodes, until the deadline, or until the choices are proven. What costs
+/// more than `known` is of no interest: the cost of choices that are known, or else more than all together. Sums of
+/// gradients count as `seconds` does. A round is linear in the size of the table.
+MessagedSplit pass_messages(const SplitTable&, double known, std::uint64_t rounds, const Deadline* = nullptr);
 
 }  // namespace plimsoll

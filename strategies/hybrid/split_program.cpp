@@ -20,7 +20,7 @@ class SplitProgram {
 
   ProgrammedSplit solve(const MilpLimits& limits) {
     const MilpResult found = solve_milp(program_, values_, limits);
-    ProgrammedSplit made{start_, {}, why_stopped(found.end, limits)};
+    ProgrammedSplit made{start_, {}, why_stopped(found.end, limits), found.end == MilpResult::End::out_of_time};
     made.bound = Seconds{std::max(0.0, found.bound / scale_)};
     if (found.values.empty()) return made;
     SplitChoices choices(table_.nodes.size(), 0);

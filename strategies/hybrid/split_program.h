@@ -13,6 +13,7 @@ struct ProgrammedSplit {
   SplitChoices choices;
   Seconds bound;        ///< no choices cost less
   std::string stopped;  ///< which limit ended the search; empty: the choices are optimal
+  bool out_of_time = false;
 };
 
 /// `start`: choices to begin with, and what is returned where nothing better is found.

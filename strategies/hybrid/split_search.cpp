@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "strategies/compose/plan_on_devices.h"
-#include "strategies/hybrid/data_axis.h"
+#include "strategies/hybrid/built.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/list.h"
 
@@ -26,12 +26,7 @@ struct Searched {
 };
 
 std::variant<Searched, std::string> begin(const Problem& problem, const Options& options, const Mesh& mesh) {
-  if (problem.chain) {
-    return fmt::format(
-        "'{}' is a chain of stages, whose operators are not known: give a graph, such as "
-        "transformer:view=graph",
-        problem.chain->name);
-  }
+  if (problem.chain) return no_operators(*problem.chain);
   if (mesh.ranks() > problem.platform.devices.size()) {
     return fmt::format("{} ranks, but '{}' has {} devices", mesh.ranks(), problem.platform.name,
                        problem.platform.devices.size());
@@ -128,26 +123,28 @@ bool keeps(const Mesh& mesh, const Searched& searched, std::optional<Bytes> row)
   return table.keeps_limit(SplitChoices(table.nodes.size(), 0));
 }
 
-/// A problem of a rank, and whether what its splits keep is in the row.
+/// Splits, and whether what they keep is in the row.
 struct SplitInRow {
-  std::variant<Problem, std::string> made;
+  DecisionsOutcome made;
   bool fits = true;
 };
 
 /// Splits that keep what the options allow. What the row of the table leaves out makes it smaller and smaller, until
 /// what is simulated fits.
-std::variant<Problem, std::string> within_memory(const Problem& problem, const Options& options,
-                                                 const std::function<SplitInRow(std::optional<Bytes>)>& search) {
+DecisionsOutcome within_memory(const Problem& problem, const Options& options,
+                               const std::function<SplitInRow(std::optional<Bytes>)>& search) {
   constexpr int most = 12;
   const std::optional<Bytes> limit = memory_limit(problem, options);
   if (!limit) return search(std::nullopt).made;
-  std::optional<Problem> least;
+  std::optional<Decisions> least;
   Bytes least_peak, row = *limit;
   for (int k = 0; k < most; ++k) {
     SplitInRow found = search(row);
-    Problem* made = std::get_if<Problem>(&found.made);
+    Decisions* made = std::get_if<Decisions>(&found.made);
     if (made == nullptr) return std::move(found.made);
-    const Bytes peak = plain_training(*made).peak;
+    const std::variant<Problem, CannotBuild> of_rank = built(problem, *made);
+    if (const CannotBuild* cannot = std::get_if<CannotBuild>(&of_rank)) return cannot->why;
+    const Bytes peak = plain_training(std::get<Problem>(of_rank)).peak;
     if (!least || peak < least_peak) {
       least = std::move(*made);
       least_peak = peak;
@@ -177,21 +174,20 @@ Merit merit_of(const Problem& of_rank, std::optional<Bytes> limit) {
 }
 
 /// With copies of what the search cuts on the devices that each of them has.
-std::variant<Problem, std::string> with_copies(const Problem& problem, const Options& options, std::uint32_t devices,
-                                               std::uint32_t copies, const SplitOnDevices& split) {
+DecisionsOutcome with_copies(const Problem& problem, const Options& options, std::uint32_t devices,
+                             std::uint32_t copies, const SplitOnDevices& split) {
   if (copies == 1) return split(problem, devices);
   if (devices % copies != 0) return fmt::format("{} replicas do not share out {} devices equally", copies, devices);
-  std::variant<Problem, std::string> made = problem;
+  Decisions of_copy;
   if (copies < devices) {
     Problem own = problem;
     own.micro_batches = std::max(problem.micro_batches / copies, 1U);
-    made = split(own, devices / copies);
+    DecisionsOutcome made = split(own, devices / copies);
+    if (std::holds_alternative<std::string>(made)) return made;
+    of_copy = std::get<Decisions>(std::move(made));
   }
-  Problem* of_copy = std::get_if<Problem>(&made);
-  if (of_copy == nullptr) return made;
-  of_copy->micro_batches = problem.micro_batches;
-  return on_axis(*of_copy, {"replicas", copies, true, way_of(options)},
-                 {.sharded = Sharded::nothing, .bucket = usual_bucket});
+  of_copy.mesh.axes.insert(of_copy.mesh.axes.begin(), {"replicas", copies, true, way_of(options)});
+  return of_copy;
 }
 
 }  // namespace
@@ -212,8 +208,8 @@ PlainlyTrained plain_training(const Problem& of_rank) {
   return {made.peak, made.makespan};
 }
 
-std::variant<Problem, std::string> split_in_halves(const Problem& problem, std::uint32_t devices,
-                                                   const Options& options, const LevelSearch& search) {
+DecisionsOutcome split_in_halves(const Problem& problem, std::uint32_t devices, const Options& options,
+                                 const LevelSearch& search) {
   std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   Mesh& mesh = std::get<Halving>(begun).mesh;
@@ -222,13 +218,12 @@ std::variant<Problem, std::string> split_in_halves(const Problem& problem, std::
     searched.cuts.assign(searched.cuts.size(), {});
     KnownTables known(mesh.axes.size());
     if (!cut_in_halves(mesh, searched, search, 1, row, known)) return {std::string(too_large)};
-    return {on_mesh(problem, searched.model.plan(mesh, searched.cuts)), keeps(mesh, searched, row)};
+    return {decisions_of(problem.graph, searched.model.plan(mesh, searched.cuts)), keeps(mesh, searched, row)};
   });
 }
 
-std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& problem, std::uint32_t devices,
-                                                             const Options& options, const LevelSearch& search,
-                                                             std::uint32_t sweeps, bool sums_hide) {
+DecisionsOutcome split_in_halves_and_swept(const Problem& problem, std::uint32_t devices, const Options& options,
+                                           const LevelSearch& search, std::uint32_t sweeps, bool sums_hide) {
   std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   Mesh& mesh = std::get<Halving>(begun).mesh;
@@ -258,13 +253,12 @@ std::variant<Problem, std::string> split_in_halves_and_swept(const Problem& prob
       best.assign(searched.cuts.size(), {});
       take(table, choices, best);
     }
-    return {on_mesh(problem, searched.model.plan(mesh, best)), !least->first};
+    return {decisions_of(problem.graph, searched.model.plan(mesh, best)), !least->first};
   });
 }
 
-std::variant<Problem, std::string> split_at_once(
-    const Problem& problem, std::uint32_t devices, const Options& options,
-    const std::function<SplitSearch(const BspModel&, const SplitTable&)>& search) {
+DecisionsOutcome split_at_once(const Problem& problem, std::uint32_t devices, const Options& options,
+                               const std::function<SplitSearch(const BspModel&, const SplitTable&)>& search) {
   if (devices > problem.platform.devices.size()) {
     return fmt::format("{} ranks, but '{}' has {} devices", devices, problem.platform.name,
                        problem.platform.devices.size());
@@ -285,39 +279,48 @@ std::variant<Problem, std::string> split_at_once(
     if (!found.choices) return {std::string(too_large)};
     SplitCuts cuts(model.operators());
     take(table, *found.choices, cuts);
-    SplitInRow in_row{on_mesh(problem, model.plan(mesh, cuts)), table.keeps_limit(*found.choices)};
-    if (Problem* split = std::get_if<Problem>(&in_row.made); split != nullptr && !found.note.empty()) {
-      split->notes.push_back(std::move(found.note));
-    }
-    return in_row;
+    Decisions made = decisions_of(problem.graph, model.plan(mesh, cuts));
+    if (!found.note.empty()) made.notes.push_back(std::move(found.note));
+    return {std::move(made), table.keeps_limit(*found.choices)};
   });
 }
 
-std::variant<Problem, std::string> in_replicas(const Problem& problem, const Options& options,
-                                               std::span<const SplitOnDevices> searches) {
+DecisionsOutcome in_replicas(const Problem& problem, const Options& options, std::span<const SplitOnDevices> searches,
+                             const Deadline& deadline) {
   if (problem.mesh) return std::string(cuts_first);
   const std::uint32_t devices = split_ranks(options, devices_left(problem));
   const bool compares = devices == problem.platform.devices.size() && problem.micro_batches > 1;
   const bool chooses = options.text("replicas") == "auto";
   const std::uint32_t asked = chooses ? 1 : static_cast<std::uint32_t>(options.integer("replicas"));
-  std::variant<Problem, std::string> best = with_copies(problem, options, devices, asked, searches.front());
-  if (!compares || !std::holds_alternative<Problem>(best)) return best;
+  DecisionsOutcome best = with_copies(problem, options, devices, asked, searches.front());
+  if (!compares || !std::holds_alternative<Decisions>(best)) return best;
   std::optional<Bytes> limit = memory_limit(problem, options);
   if (!limit) limit = problem.platform[problem.platform.devices.front().memory].capacity;
   std::optional<Merit> least;
-  const auto take_if_better = [&](std::variant<Problem, std::string> other) {
-    if (!std::holds_alternative<Problem>(other)) return;
-    const Merit merit = merit_of(std::get<Problem>(other), limit);
+  std::optional<std::string> why_not;
+  const auto take_if_better = [&](DecisionsOutcome other) {
+    const Decisions* made = std::get_if<Decisions>(&other);
+    if (made == nullptr) return;
+    const std::variant<Problem, CannotBuild> of_rank = built(problem, *made);
+    if (const CannotBuild* cannot = std::get_if<CannotBuild>(&of_rank)) {
+      why_not = cannot->why;
+      return;
+    }
+    const Merit merit = merit_of(std::get<Problem>(of_rank), limit);
     if (least && !(merit < *least)) return;
     least = merit;
     best = std::move(other);
   };
+  take_if_better(best);
+  if (!least) return *why_not;
   const std::uint32_t most = chooses ? devices : asked;
-  for (std::uint32_t copies = asked; copies <= most; copies *= 2) {
+  for (std::uint32_t copies = asked; copies <= most && !deadline.passed(); copies *= 2) {
     if (devices % copies != 0 || problem.micro_batches % copies != 0) break;
     for (const SplitOnDevices& search : searches) {
-      const bool is_alone = copies == devices && &search != searches.data();  // nothing is left to cut
-      if (!is_alone) take_if_better(with_copies(problem, options, devices, copies, search));
+      const bool is_first = &search == searches.data();
+      const bool is_alone = copies == devices && !is_first;  // nothing is left to cut
+      const bool is_known = copies == asked && is_first;
+      if (!is_alone && !is_known) take_if_better(with_copies(problem, options, devices, copies, search));
     }
   }
   return best;

@@ -1,5 +1,5 @@
 #pragma once
-// What searches over splits have in common: the mesh that they cut for, and the problem of a rank by what they choose.
+// What searches over splits have in common: the mesh that they cut for, and what they decide.
 
 #include <functional>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <variant>
 
+#include "sim/core/decisions.h"
 #include "sim/io/quantity.h"
 #include "strategies/api/option_rules.h"
 #include "strategies/hybrid/bsp_model.h"
@@ -66,15 +67,17 @@ PlainlyTrained plain_training(const Problem& of_rank);
 /// where the search would take too much memory.
 using LevelSearch = std::function<std::optional<SplitChoices>(const BspModel&, const SplitTable&, double weight)>;
 
+/// What was decided, or in one sentence why nothing can be.
+using DecisionsOutcome = std::variant<Decisions, std::string>;
+
 /// An axis of two ranks for each time that the devices can be halved, from the whole machine to pairs of neighbours;
 /// the search cuts along one after the other. Or in one sentence why not: a number of devices that is no power of two.
-std::variant<Problem, std::string> split_in_halves(const Problem&, std::uint32_t devices, const Options&,
-                                                   const LevelSearch&);
+DecisionsOutcome split_in_halves(const Problem&, std::uint32_t devices, const Options&, const LevelSearch&);
 
 /// The same for sums of gradients that count, count half and do not count, what comes of it swept so often with all
 /// axes in view, and the best of these, where sums hide beside the backward or do not.
-std::variant<Problem, std::string> split_in_halves_and_swept(const Problem&, std::uint32_t devices, const Options&,
-                                                             const LevelSearch&, std::uint32_t sweeps, bool sums_hide);
+DecisionsOutcome split_in_halves_and_swept(const Problem&, std::uint32_t devices, const Options&, const LevelSearch&,
+                                           std::uint32_t sweeps, bool sums_hide);
 
 struct SplitSearch {
   std::optional<SplitChoices> choices;
@@ -82,18 +85,18 @@ struct SplitSearch {
 };
 
 /// An axis `nodes` over the nodes of the machine and an axis `devices` within them; the search cuts along both at once.
-std::variant<Problem, std::string> split_at_once(const Problem&, std::uint32_t devices, const Options&,
-                                                 const std::function<SplitSearch(const BspModel&, const SplitTable&)>&);
+DecisionsOutcome split_at_once(const Problem&, std::uint32_t devices, const Options&,
+                               const std::function<SplitSearch(const BspModel&, const SplitTable&)>&);
 
-/// The problem of a rank of so many devices' splits.
-using SplitOnDevices = std::function<std::variant<Problem, std::string>(const Problem&, std::uint32_t devices)>;
+/// The splits among so many devices.
+using SplitOnDevices = std::function<DecisionsOutcome(const Problem&, std::uint32_t devices)>;
 
-/// The problem of one rank where `replicas` copies, which sum their gradients as data_parallel does, each train their
+/// Splits of one rank where `replicas` copies, which sum their gradients as data_parallel does, each train their
 /// micro-batches on an equal share of the devices, split as a search says. Where all devices are the searches' and
 /// there are several micro-batches, what each search gives is simulated in plain training, with auto for 1, 2, 4, ...
 /// copies that share the micro-batches out; the fastest is taken of those that keep the limit of memory, or fit the
-/// device, if any do. Else it is the first search's, of one copy unless told otherwise. Or in one sentence why there is
-/// none.
-std::variant<Problem, std::string> in_replicas(const Problem&, const Options&, std::span<const SplitOnDevices>);
+/// device, if any do. Else it is the first search's, of one copy unless told otherwise; so it is of what was compared
+/// until the deadline. Or in one sentence why there is none.
+DecisionsOutcome in_replicas(const Problem&, const Options&, std::span<const SplitOnDevices>, const Deadline&);
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@ constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option, 
                                        text_option("replicas", "1", replicas_values, replicas_help, is_auto_or_count),
                                        collectives_option};
 
-std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Options& options) {
+DecisionsOutcome tofu_splits(const Problem& problem, const Options& options, const Deadline& deadline) {
   const auto search = [](const BspModel&, const SplitTable& table, double) -> std::optional<SplitChoices> {
     std::optional<EliminatedSplit> made = eliminated(table);
     if (!made) return std::nullopt;
@@ -18,7 +18,7 @@ std::variant<Problem, std::string> tofu_ranks(const Problem& problem, const Opti
   const SplitOnDevices splits = [&](const Problem& own, std::uint32_t devices) {
     return split_in_halves(own, devices, options, search);
   };
-  return in_replicas(problem, options, std::span(&splits, 1));
+  return in_replicas(problem, options, std::span(&splits, 1), deadline);
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ extern constinit const StrategyInfo tofu_strategy{
     .options = tofu_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .transform = tofu_ranks,
+    .decide = tofu_splits,
     .ranks = split_ranks,
 };
 

@@ -34,12 +34,12 @@ Problem transformer_on(std::int64_t layers, std::uint32_t devices) {
   return std::get<Problem>(std::move(made));
 }
 
-/// The transform: model, search and graph of a rank.
+/// Model, search and graph of a rank.
 void search(benchmark::State& state, const char* spec) {
   const Problem problem = transformer_on(state.range(0), static_cast<std::uint32_t>(state.range(1)));
   const std::vector<Pass> passes = parse_spec(spec, "bench");
   for (auto _ : state) {
-    benchmark::DoNotOptimize(passes.front().strategy->transform(problem, passes.front().options));
+    benchmark::DoNotOptimize(transformed(problem, passes));
   }
   state.counters["ops"] = static_cast<double>(problem.graph.ops.size());
 }

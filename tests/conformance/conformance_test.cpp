@@ -153,7 +153,7 @@ Case any_random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
       .backward = backward_for(passes)};
   const bool packs = strategy.family == Family::compression;
   const bool graph = packs || (!strategy.chains_only && random.chance(0.5) && !strategy.needs_updates);
-  const bool trains = strategy.needs_updates || strategy.transform != nullptr;
+  const bool trains = strategy.needs_updates || changes_problem(strategy);
   Graph made;
   if (graph) made = random_graph(seed, random.between(1, strategy.effort.trials.ops));
   if (!graph || (trains && bytes_of_kind(made, TensorKind::parameter) == Bytes{0})) {
