@@ -30,7 +30,7 @@ std::string question_about(const TemporaryFolder& folder, int devices, const std
          "' --micro-batches 6 --engine event --strategy ";
 }
 
-json answer_of(const std::string& arguments) {
+json answer_to(const std::string& arguments) {
   const ProgramRun run = plimsoll("simulate --json " + arguments);
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
@@ -46,16 +46,16 @@ bool has(const json& candidates, const std::string& strategy) {
 TEST_CASE("a portfolio uses all devices where that is faster, and its schedule is one that check takes", "[program]") {
   const TemporaryFolder folder;
   const std::string question = question_about(folder, 3);
-  const json made = answer_of(question + "'portfolio(effort=0)'");
+  const json made = answer_to(question + "'portfolio(effort=0)'");
   CHECK(made["strategy"] == "data_parallel");
   // Gradients of 3 GB are summed for longer than a pipeline waits.
-  CHECK(answer_of(question_about(folder, 3, "500 MB") + "'portfolio(effort=0)'")["strategy"] == "interleaved");
+  CHECK(answer_to(question_about(folder, 3, "500 MB") + "'portfolio(effort=0)'")["strategy"] == "interleaved");
   for (const char* spec : {"1f1b", "zb_v|rotor", "zero3"}) {
     INFO(spec);
     CHECK(has(made["candidates"], spec));
   }
   CHECK(has(made["candidates"], "rotor"));  // on one device
-  CHECK(made["makespan_s"].get<double>() <= answer_of(question + "1f1b")["makespan_s"].get<double>() * (1 + 1e-9));
+  CHECK(made["makespan_s"].get<double>() <= answer_to(question + "1f1b")["makespan_s"].get<double>() * (1 + 1e-9));
   CHECK(made["makespan_s"].get<double>() < 0.9 * 6 * 6 * 0.03);
   int taken = 0;
   for (const json& each : made["candidates"]) {
@@ -82,7 +82,7 @@ TEST_CASE("a portfolio that leaves devices idle says so", "[program]") {
     const json made = json::parse(run.out);
     CHECK((made.contains("front") ? made["front"][0] : made)["note"] == "uses 1 of 3 devices");
   }
-  CHECK(answer_of(question_about(folder, 1) + "'portfolio(effort=0)'")["note"].is_null());
+  CHECK(answer_to(question_about(folder, 1) + "'portfolio(effort=0)'")["note"].is_null());
 }
 
 TEST_CASE("a portfolio on several devices says what the one of its strategies that needs the least needs",
@@ -105,12 +105,12 @@ TEST_CASE("a portfolio asks for states of 8 bits where they are allowed", "[prog
   const TemporaryFolder folder;
   const std::string adam = " --optimizer adam --memory '25 MB' " + question_about(folder, 1);  // 29 MB with 32 bits
   CHECK(plimsoll("simulate " + adam + "'portfolio(effort=0)'").exit_code == 1);
-  const json made = answer_of(adam + "'portfolio(effort=0,eight_bit=yes)'");
+  const json made = answer_to(adam + "'portfolio(effort=0,eight_bit=yes)'");
   CHECK(made["strategy"] == "adam8bit|portfolio(effort=0)");
   CHECK(has(made["candidates"], "portfolio(effort=0)"));
   CHECK(has(made["candidates"], "adam8bit|store_all"));
   const std::string several = " --optimizer adam " + question_about(folder, 2);
-  CHECK(has(answer_of(several + "'portfolio(effort=0,eight_bit=yes)'")["candidates"], "adam8bit|1f1b"));
+  CHECK(has(answer_to(several + "'portfolio(effort=0,eight_bit=yes)'")["candidates"], "adam8bit|1f1b"));
   const ProgramRun front = plimsoll("simulate " + several + "'portfolio(effort=0,eight_bit=yes)' --memory front");
   CHECK(front.exit_code == 2);
   CHECK(front.err.find("portfolio: eight_bit=yes is for 'simulate' and 'plan' with portfolio alone") !=

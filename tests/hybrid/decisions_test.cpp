@@ -24,7 +24,7 @@ namespace {
 /// 30 words, which 4 ranks do not divide.
 constexpr const char* small = "transformer:layers=2,width=32,heads=4,sequence=16,batch=4,vocabulary=30,view=graph";
 
-Problem whole(const std::string& model = small) {
+Problem whole_model(const std::string& model = small) {
   auto made = make_problem(synthetic_model(model), load_platform("pcie_4x_rtx4090"),
                            {.micro_batches = 4, .optimizer = Optimizer::adam});
   return std::get<Problem>(std::move(made));
@@ -67,22 +67,22 @@ TEST_CASE("decisions of a file give the problem that their search gave", "[hybri
         "tofu|1f1b(cut=joint)", "adam8bit|hsm2dl(devices=2)|data_parallel"}) {
     CAPTURE(spec);
     const std::vector<Pass> passes = parse_spec(spec, "test");
-    const Problem problem = whole(), searched = transformed(problem, passes);
+    const Problem problem = whole_model(), searched = transformed(problem, passes);
     REQUIRE(searched.decisions.size() == deciding(passes));
     const auto again = transformed(problem, passes, from_file(searched.decisions));
     REQUIRE(std::holds_alternative<Problem>(again));
     check_same(std::get<Problem>(again), searched);
   }
-  const Problem of_one = transformed(whole(), parse_spec("tofu(devices=1)|1f1b(stages=1)", "test"));
+  const Problem of_one = transformed(whole_model(), parse_spec("tofu(devices=1)|1f1b(stages=1)", "test"));
   CHECK(of_one.mesh == Mesh{});  // one rank is a mesh, too
   const std::vector<Pass> piper = parse_spec("piper", "test");
-  const Problem chain = whole("transformer:layers=2,width=32,heads=4,sequence=16,batch=4"),
+  const Problem chain = whole_model("transformer:layers=2,width=32,heads=4,sequence=16,batch=4"),
                 searched = transformed(chain, piper);
   check_same(std::get<Problem>(transformed(chain, piper, from_file(searched.decisions))), searched);
 }
 
 TEST_CASE("decisions are kept where a search would decide otherwise", "[hybrid]") {
-  const Problem problem = whole();
+  const Problem problem = whole_model();
   const std::vector<Pass> megatron = parse_spec("megatron", "test"), alpa = parse_spec("alpa", "test");
   const Problem blocks = transformed(problem, megatron), cheapest = transformed(problem, alpa);
   REQUIRE(trace_text({blocks.graph}) != trace_text({cheapest.graph}));
@@ -94,7 +94,7 @@ TEST_CASE("decisions are kept where a search would decide otherwise", "[hybrid]"
 }
 
 TEST_CASE("decisions that are not for the problem are refused by their key", "[hybrid]") {
-  const Problem problem = whole();
+  const Problem problem = whole_model();
   const std::vector<Pass> passes = parse_spec("megatron|1f1b(stages=1)", "test");
   const std::vector<Decisions> right = transformed(problem, passes).decisions;
   REQUIRE(right.front().paddings.size() == 1);
@@ -147,7 +147,7 @@ TEST_CASE("decisions that are not for the problem are refused by their key", "[h
 }
 
 TEST_CASE("any decisions give a problem or are refused", "[hybrid]") {
-  const Problem problem = whole();
+  const Problem problem = whole_model();
   const std::vector<Pass> passes = parse_spec("hsm2dl", "test");
   Decisions found = transformed(problem, parse_spec("megatron(sequence=yes)", "test")).decisions.front();
   found.strategy = "hsm2dl";
@@ -178,7 +178,7 @@ TEST_CASE("any decisions give a problem or are refused", "[hybrid]") {
 }
 
 TEST_CASE("a search whose time is over ends with what it has, and says so", "[hybrid]") {
-  const Problem problem = whole();
+  const Problem problem = whole_model();
   const Deadline over(0);
   const std::string note = "alpa: the search stopped after its share of 60 s (seconds)";
   const auto notes_of = [&](const std::string& spec) {
