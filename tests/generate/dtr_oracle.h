@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/op_log.h"
+#include "sim/model/op_log.h"
 
 namespace plimsoll {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "sim/core/op_log.h"
+#include "sim/model/op_log.h"
 
 namespace plimsoll {
 

@@ -3,7 +3,7 @@
 // from backward becomes parameter gradients. The notes of the graph's source say what was done.
 
 #include "sim/core/graph.h"
-#include "sim/core/op_log.h"
+#include "sim/model/op_log.h"
 
 namespace plimsoll {
 

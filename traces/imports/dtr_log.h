@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "sim/core/op_log.h"
+#include "sim/model/op_log.h"
 
 namespace plimsoll {
 

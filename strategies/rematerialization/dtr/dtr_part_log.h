@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "sim/core/op_log.h"
 #include "sim/core/partition.h"
+#include "sim/model/op_log.h"
 #include "sim/model/problem.h"
 
 namespace plimsoll {

@@ -2,15 +2,15 @@
 // Dynamic tensor rematerialization: runs a log of operator calls within a budget, evicting what seems cheapest when
 // room is needed and computing again, recursively, what is missing. Online: it never looks ahead in the log. The rules,
 // down to the order of the pool and ties, are those of simrd's runtime with eager eviction, so that clock, evictions
-// and rematerialisations agree to the digit (docs/strategies/rematerialization/dtr.md). Except: `random` draws from a generator of
-// our own and cannot equal Python's. Source: Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, "Dynamic
-// Tensor Rematerialization", 2021.
+// and rematerialisations agree to the digit (docs/strategies/rematerialization/dtr.md). Except: `random` draws from a
+// generator of our own and cannot equal Python's. Source: Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen,
+// Tatlock, "Dynamic Tensor Rematerialization", 2021.
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "sim/core/op_log.h"
+#include "sim/model/op_log.h"
 #include "strategies/rematerialization/dtr/dtr_heuristic.h"
 
 namespace plimsoll {
