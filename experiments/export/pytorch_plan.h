@@ -12,8 +12,8 @@ namespace plimsoll {
 /// Throws InputError where no plan of the question's could be written, whatever comes of planning.
 void refuse_early_for_pytorch(const Question&, const Problem&);
 
-/// The plan of a feasible answer; of a graph its policies (validate/plan_format.md). Throws InputError with the reason where
-/// such a plan cannot say what the schedule does, or the trace does not say which modules its stages are.
+/// The plan of a feasible answer; of a graph its policies (validate/plan_format.md). Throws InputError with the reason
+/// where such a plan cannot say what the schedule does, or the trace does not say which modules its stages are.
 Json pytorch_plan(const Question&, const Problem&, const Answer&, const std::string& made_by);
 
 }  // namespace plimsoll

@@ -280,7 +280,8 @@ std::vector<Pass> changes_of(std::string_view spec, std::string_view where) {
   std::vector<Pass> passes = parse_spec(spec, where);
   const auto is_hybrid = [](const Pass& pass) { return pass.strategy->family == Family::hybrid; };
   if (std::ranges::any_of(passes, is_hybrid)) return passes;  // whether the problem is a chain depends on the others
-  std::erase_if(passes, [](const Pass& pass) { return !changes_what_is_planned(*pass.strategy) && !packs(pass.strategy); });
+  std::erase_if(passes,
+                [](const Pass& pass) { return !changes_what_is_planned(*pass.strategy) && !packs(pass.strategy); });
   return passes;
 }
 

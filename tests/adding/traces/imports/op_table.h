@@ -1,5 +1,5 @@
 #pragma once
-// Tables of ops as JSON: `[{"name": "a", "ms": 1.5, "bytes": 4096}, {"name": "b", "ms": 3, "bytes": 64, "reads": [0]}]`.
+// Tables of ops in JSON: `[{"name": "a", "ms": 1, "bytes": 4096}, {"name": "b", "ms": 3, "bytes": 64, "reads": [0]}]`.
 
 #include <filesystem>
 
