@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 namespace plimsoll {
 namespace {
 
 constexpr double period_slack = 1e-9;  // of a period, for sums that are rounded
+constexpr double no_wait = -std::numeric_limits<double>::infinity();
 
 /// Passes are numbered: the forwards of all parts, then their backwards.
 class PeriodicSearch {
@@ -47,7 +49,30 @@ class PeriodicSearch {
     Wait first, second;
   };
 
-  void after(std::size_t from, std::size_t to, double by) { waits_.push_back({from, to, by}); }
+  void after(std::size_t from, std::size_t to, double by) { add({from, to, by}); }
+
+  /// Of waits between the same two only the longest counts, so that however deep the search is there are few. Returns
+  /// what undo() takes back.
+  Wait add(const Wait& wait) {
+    const auto same =
+        std::ranges::find_if(waits_, [&](const Wait& other) { return other.from == wait.from && other.to == wait.to; });
+    if (same == waits_.end()) {
+      waits_.push_back(wait);
+      return {wait.from, wait.to, no_wait};
+    }
+    const Wait before = *same;
+    same->by = std::max(same->by, wait.by);
+    return before;
+  }
+
+  void undo(const Wait& before) {
+    const auto same = std::ranges::find_if(
+        waits_, [&](const Wait& other) { return other.from == before.from && other.to == before.to; });
+    if (before.by == no_wait)
+      waits_.erase(same);
+    else
+      same->by = before.by;
+  }
 
   /// Whether each rank's passes fit a period one after the other.
   bool has_time() const {
@@ -78,9 +103,9 @@ class PeriodicSearch {
     if (++steps_ > most_steps) return false;
     const std::vector<double> before = starts_;
     for (const Wait& wait : {overlap->first, overlap->second}) {
-      waits_.push_back(wait);
+      const Wait shorter = add(wait);
       if (settle() && decide()) return true;
-      waits_.pop_back();
+      undo(shorter);
       starts_ = before;
     }
     return false;
