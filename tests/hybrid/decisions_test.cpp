@@ -192,5 +192,15 @@ TEST_CASE("a search whose time is over ends with what it has, and says so", "[hy
   CHECK(notes_of("alpa") == std::vector<std::string>{note});
   CHECK(notes_of("alpa(replicas=auto)") == std::vector<std::string>{note});  // of one copy: no others are tried
   CHECK(notes_of("alpa|1f1b") == std::vector<std::string>{note, "alpa(devices=1) was the best of all tried"});
+  // One micro-batch of a wide model: a pipeline gains nothing, and operators of several ranks are faster.
+  auto made = make_problem(synthetic_model("transformer:layers=2,width=4096,heads=32,sequence=1024,batch=4,view=graph"),
+                           load_platform("h100_sxm_8"), {});
+  const Problem wide = std::get<Problem>(std::move(made));
+  const auto width_within = [&](const Deadline& deadline) {
+    const std::vector<Pass> passes = parse_spec("tofu|1f1b", "test"), memory = parse_spec("store_all", "test");
+    return std::get<Decisions>(at_chosen_width(wide, passes, memory, deadline)).notes.back();
+  };
+  CHECK(width_within(over) == "tofu(devices=1) was the best of all tried");
+  CHECK(width_within(Deadline(60)) != "tofu(devices=1) was the best of all tried");
   CHECK(alpa_strategy.seconds(parse_spec("alpa(seconds=7)", "test")[0].options) == 7);
 }
