@@ -24,6 +24,7 @@
 #include "sim/measure/one_call.h"
 #include "sim/memory/replay.h"
 #include "strategies/compose/plan.h"
+#include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
 #include "strategies/models/same_tape.h"
 
@@ -204,12 +205,13 @@ std::string text_of(std::span<const Pass> passes) {
 std::string with_chosen_replicas(const Pipeline& strategy, const Problem& problem) {
   if (!problem.mesh) return strategy.text;
   const std::optional<std::size_t> axis = problem.mesh->axis("replicas");
-  const std::string chosen = std::to_string(axis ? problem.mesh->axes[*axis].ranks : 1);
+  const std::uint32_t chosen = axis ? problem.mesh->axes[*axis].ranks : 1;
   std::vector<Pass> passes = strategy.passes;
   bool is_chosen = false;
   for (Pass& pass : passes) {
-    if (!has_option(*pass.strategy, "replicas") || pass.options.text("replicas") != "auto") continue;
-    pass.options = pass.options.with("replicas", chosen);
+    const SplitOptions* splits = pass.options.get_if<SplitOptions>();
+    if (splits == nullptr || splits->replicas) continue;
+    pass.options.change<SplitOptions>().replicas = chosen;
     is_chosen = true;
   }
   return is_chosen ? text_of(passes) : strategy.text;
@@ -393,7 +395,7 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
   }
   const std::string on = given_or(platform, machine, "platform");
   const auto shares = [](const Pass& pass) {
-    return pass.strategy->shares_micro_batches || has_option(*pass.strategy, "replicas");
+    return pass.strategy->shares_micro_batches || pass.options.get_if<SplitOptions>() != nullptr;
   };
   std::uint32_t replicas = 1;
   if (std::ranges::any_of(changes, shares)) replicas = replicas_of(changes, load_platform(on).devices.size());

@@ -125,60 +125,15 @@ std::string OptionSet::default_text(const OptionInfo& row) const {
 }
 
 bool OptionSet::allows(const OptionInfo& row, std::string_view text) const {
-  if (row.read == nullptr) return row.allowed(text);
   return row.read(row, text, row.to_owner(type_->fresh().get()));
 }
 
 Options::Options(const OptionSet& known, const std::map<std::string, std::string, std::less<>>& given)
     : known_(known), value_(known.type().fresh()) {
-  for (const OptionInfo& row : known) {
-    if (row.read == nullptr) texts_.emplace(row.name, row.default_value);
-  }
   for (const auto& [name, text] : given) {
     const OptionInfo* row = known.find(name);
-    EXPECTS(row != nullptr);
-    read(*row, text);
+    EXPECTS(row != nullptr && row->read(*row, text, row->to_owner(value_.get())));
   }
-}
-
-void Options::read(const OptionInfo& row, std::string_view text) {
-  if (row.read != nullptr) {
-    EXPECTS(row.read(row, text, row.to_owner(value_.get())));
-    return;
-  }
-  EXPECTS(row.allowed(text));
-  texts_.find(row.name)->second = text;
-}
-
-std::string Options::text(const OptionInfo& row) const {
-  return row.write != nullptr ? row.write(row, row.to_owner(value_.get())) : std::string(text(row.name));
-}
-
-std::string_view Options::text(std::string_view name) const {
-  const auto found = texts_.find(name);
-  EXPECTS(found != texts_.end());
-  return found->second;
-}
-
-std::int64_t Options::integer(std::string_view name) const {
-  std::int64_t value = 0;
-  EXPECTS(is_number(text(name), value));
-  return value;
-}
-
-double Options::number(std::string_view name) const {
-  double value = 0;
-  EXPECTS(is_number(text(name), value));
-  return value;
-}
-
-Options Options::with(std::string_view name, std::string value) const {
-  Options changed = *this;
-  const OptionInfo* row = known_.find(name);
-  EXPECTS(row != nullptr);
-  changed.value_ = known_.type().copy(value_.get());
-  changed.read(*row, value);
-  return changed;
 }
 
 const void* Options::part(const void* type) const {

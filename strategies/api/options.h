@@ -27,8 +27,7 @@ struct OptionInfo {
   double least = 0, most = 0;      ///< of numbers
   std::string_view words = {};     ///< of a choice: its values' names in their order; of whole numbers: those allowed
   std::string_view none = "auto";  ///< of an std::optional: what leaves it without a value
-  std::string_view default_value = {};  ///< of rows that are bound to no member
-  std::string_view values = {};         ///< what is allowed, in words, where the above does not say it
+  std::string_view values = {};    ///< what is allowed, in words, where the above does not say it
   std::string_view help = {};
   bool (*allowed)(std::string_view) = nullptr;  ///< of texts and whole numbers; null: any
 
@@ -42,12 +41,6 @@ struct OptionInfo {
   /// What is allowed, in words, for help and messages.
   std::string values_text() const { return values.empty() ? describe(*this) : std::string(values); }
 };
-
-/// Bound to no member.
-constexpr OptionInfo text_option(std::string_view name, std::string_view default_value, std::string_view values,
-                                 std::string_view help, bool (*allowed)(std::string_view)) {
-  return {.name = name, .default_value = default_value, .values = values, .help = help, .allowed = allowed};
-}
 
 /// A type of options: how one with defaults is made and one is copied. Each type has one.
 struct OptionsType {
@@ -68,10 +61,6 @@ class OptionSet {
  public:
   constexpr OptionSet() = default;
   constexpr OptionSet(std::span<const OptionInfo> rows, const OptionsType& type) : rows_(rows), type_(&type) {}
-  template <std::size_t count>
-  constexpr OptionSet(const std::array<OptionInfo, count>& rows) : rows_(rows) {}
-  template <std::size_t count>
-  constexpr OptionSet(const OptionInfo (&rows)[count]) : rows_(rows) {}
 
   constexpr auto begin() const { return rows_.begin(); }
   constexpr auto end() const { return rows_.end(); }
@@ -92,13 +81,7 @@ class Options {
   /// What is not given has its default; every value is allowed.
   explicit Options(const OptionSet& known, const std::map<std::string, std::string, std::less<>>& given = {});
 
-  std::string text(const OptionInfo& row) const;
-
-  // By name, of rows that are bound to no member.
-  std::string_view text(std::string_view name) const;
-  std::int64_t integer(std::string_view name) const;
-  double number(std::string_view name) const;
-  Options with(std::string_view name, std::string value) const;
+  std::string text(const OptionInfo& row) const { return row.write(row, row.to_owner(value_.get())); }
 
   /// The part of them that is a T, as what several strategies share is; null: they have no such part.
   template <class T>
@@ -120,12 +103,10 @@ class Options {
   }
 
  private:
-  void read(const OptionInfo&, std::string_view text);
   const void* part(const void* type) const;
 
   OptionSet known_;
   std::shared_ptr<void> value_;
-  std::map<std::string, std::string, std::less<>> texts_;  ///< of rows that are bound to no member
 };
 
 namespace option {

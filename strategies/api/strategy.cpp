@@ -2,10 +2,6 @@
 
 namespace plimsoll {
 
-bool has_option(const StrategyInfo& strategy, std::string_view name) {
-  return strategy.options.find(name) != nullptr;
-}
-
 std::string_view name_of(Family family) {
   switch (family) {
     case Family::transform:

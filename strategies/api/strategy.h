@@ -150,7 +150,4 @@ inline bool changes_problem(const StrategyInfo& strategy) {
   return strategy.transform != nullptr || strategy.decide != nullptr;
 }
 
-/// Whether the strategy has an option of that name.
-bool has_option(const StrategyInfo&, std::string_view name);
-
 }  // namespace plimsoll

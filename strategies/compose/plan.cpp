@@ -14,7 +14,9 @@
 #include "strategies/compose/joint_planner.h"
 #include "strategies/compose/plan_on_devices.h"
 #include "strategies/hybrid/chosen_width.h"
+#include "strategies/hybrid/data_axis.h"
 #include "strategies/hybrid/on_mesh.h"
+#include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/models/tape_cost.h"
@@ -121,9 +123,8 @@ std::uint32_t copies_in(const Mesh& mesh) {
 
 /// Of what a pass cuts; unset: as many as it finds best.
 std::optional<std::uint32_t> copies_asked(const Pass& pass) {
-  if (!has_option(*pass.strategy, "replicas")) return 1;
-  if (pass.options.text("replicas") == "auto") return std::nullopt;
-  return static_cast<std::uint32_t>(pass.options.integer("replicas"));
+  const SplitOptions* splits = pass.options.get_if<SplitOptions>();
+  return splits == nullptr ? 1 : splits->replicas;
 }
 
 /// Why a pass has no problem to plan for.
@@ -156,13 +157,13 @@ std::variant<Problem, Refused> behind_pass(const Problem& problem, std::span<con
   const auto places = [](const Pass& other) { return other.strategy->family == Family::placement; };
   const auto shares_micro_batches = [](const Pass& other) { return other.strategy->shares_micro_batches; };
   // A placement may part what a bucket would sum together.
-  if (std::ranges::any_of(passes, places) && has_option(*pass.strategy, "buckets")) {
-    pass.options = pass.options.with("buckets", "off");
-  }
+  const bool is_data = pass.options.get_if<DataOptions>() != nullptr;
+  if (is_data && std::ranges::any_of(passes, places)) pass.options.change<DataOptions>().buckets.reset();
   // What is shared out within replicas is summed where it lies.
   const bool is_shared_out = std::ranges::any_of(passes.subspan(p + 1), shares_micro_batches);
-  const bool may_copy = has_option(*pass.strategy, "bucket_view") && pass.options.text("bucket_view") == "auto";
-  if (is_shared_out && may_copy) pass.options = pass.options.with("bucket_view", "yes");
+  if (is_data && is_shared_out && pass.options.as<DataOptions>().bucket_view == BucketView::automatic) {
+    pass.options.change<DataOptions>().bucket_view = BucketView::yes;
+  }
   std::variant<Problem, std::string> made = pass.strategy->transform(problem, pass.options);
   if (std::string* why = std::get_if<std::string>(&made)) return Refused{pass.strategy->name, {std::move(*why)}};
   return std::get<Problem>(std::move(made));
@@ -216,8 +217,7 @@ std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
     const std::uint32_t ranks = pass.strategy->ranks(pass.options, left);
     left = std::max(left / ranks, 1U);
     if (pass.strategy->shares_micro_batches) shares *= ranks;
-    const bool has_copies = has_option(*pass.strategy, "replicas") && pass.options.text("replicas") != "auto";
-    if (has_copies) shares *= static_cast<std::uint32_t>(pass.options.integer("replicas"));
+    shares *= copies_asked(pass).value_or(1);
   }
   return shares;
 }

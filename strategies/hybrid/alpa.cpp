@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/compose/passes.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_program.h"
@@ -10,21 +9,29 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo alpa_options[] = {split_devices_option,
-                                       work_model_option,
-                                       split_memory_option,
-                                       text_option("replicas", "1", replicas_values, replicas_help, is_auto_or_count),
-                                       text_option("seconds", "60", "a whole number from 1 to 86400",
-                                                   "limit of the whole search", integer_between<1, 86'400>),
-                                       text_option("pipeline", "no", "no or yes",
-                                                   "yes: stages by its inter-operator pass in the order of 1f1b, "
-                                                   "operators cut within each: as 'alpa|1f1b(cut=alpa)'",
-                                                   [](std::string_view text) { return text == "no" || text == "yes"; }),
-                                       collectives_option};
+struct AlpaOptions : SplitOptions {
+  std::int64_t seconds = 60;
+  bool pipeline = false;
+};
 
-DecisionsOutcome alpa_splits(const Problem& problem, const Options& options, const Deadline& deadline) {
-  const std::string time_is_over =
-      fmt::format("the search stopped after its share of {} s (seconds)", options.integer("seconds"));
+constexpr auto alpa_options =
+    options_of<AlpaOptions>(split_devices_option, work_model_option, split_memory_option, split_replicas_option,
+                            option_of<&AlpaOptions::seconds>({
+                                .name = "seconds",
+                                .least = 1,
+                                .most = 86'400,
+                                .help = "limit of the whole search",
+                            }),
+                            option_of<&AlpaOptions::pipeline>({
+                                .name = "pipeline",
+                                .words = "no yes",
+                                .help = "yes: stages by its inter-operator pass in the order of 1f1b, operators cut "
+                                        "within each: as 'alpa|1f1b(cut=alpa)'",
+                            }),
+                            collectives_option);
+
+DecisionsOutcome alpa_splits(const Problem& problem, const AlpaOptions& options, const Deadline& deadline) {
+  const std::string time_is_over = fmt::format("the search stopped after its share of {} s (seconds)", options.seconds);
   const auto search = [&](const BspModel& model, const SplitTable& table) {
     SplitChoices start = swept(table, model.uniform_starts(table, table.choices(0).front().cuts.size() - 1, 1), 10);
     ImprovedSplit better = improved(table, start, {.rounds = 100, .deadline = &deadline});
@@ -45,12 +52,12 @@ DecisionsOutcome alpa_splits(const Problem& problem, const Options& options, con
   return in_replicas(problem, options, std::span(&splits, 1), deadline);
 }
 
-double seconds_of(const Options& options) {
-  return static_cast<double>(options.integer("seconds"));
+double seconds_of(const AlpaOptions& options) {
+  return static_cast<double>(options.seconds);
 }
 
-std::vector<Pass> inter_operator_pass(const Options& options) {
-  if (options.text("pipeline") == "no") return {};
+std::vector<Pass> inter_operator_pass(const AlpaOptions& options) {
+  if (!options.pipeline) return {};
   return {pass_of(one_forward_one_backward_strategy, {{"cut", "alpa"}})};
 }
 
@@ -65,10 +72,10 @@ extern constinit const StrategyInfo alpa_strategy{
     .options = alpa_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .decide = alpa_splits,
-    .seconds = seconds_of,
-    .ranks = split_ranks,
-    .followed_by = inter_operator_pass,
+    .decide = by_options<alpa_splits>,
+    .seconds = by_options<seconds_of>,
+    .ranks = by_options<split_ranks>,
+    .followed_by = by_options<inter_operator_pass>,
 };
 
 }  // namespace plimsoll

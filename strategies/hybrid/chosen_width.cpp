@@ -14,11 +14,10 @@
 #include "strategies/hybrid/built.h"
 #include "strategies/hybrid/on_mesh.h"
 #include "strategies/hybrid/pipeline_merit.h"
+#include "strategies/hybrid/split_search.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::string_view devices_option = "devices";
 
 const Pass* pipeline_of(std::span<const Pass> passes) {
   const auto found = std::ranges::find_if(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; });
@@ -50,8 +49,8 @@ Problem behind_splits(Problem of_rank, std::span<const Pass> passes) {
 
 bool leaves_width_open(std::span<const Pass> passes) {
   const Pass& first = passes.front();
-  const bool is_open = first.strategy->family == Family::hybrid && has_option(*first.strategy, devices_option) &&
-                       first.options.text(devices_option) == "auto";
+  const SplitOptions* splits = first.options.get_if<SplitOptions>();
+  const bool is_open = splits != nullptr && splits->devices == "auto";
   const auto is_hybrid = [](const Pass& pass) { return pass.strategy->family == Family::hybrid; };
   return is_open && pipeline_of(passes) != nullptr && std::ranges::none_of(passes.subspan(1), is_hybrid);
 }
@@ -65,8 +64,9 @@ std::variant<Decisions, std::string> at_chosen_width(const Problem& problem, std
   const std::vector<std::uint32_t> all = widths(devices_left(problem));
   for (std::size_t w = 0; w < all.size() && (!best || !deadline.passed()); ++w) {
     const Deadline own(deadline.left() / static_cast<double>(all.size() - w));
-    std::variant<Decisions, std::string> made =
-        splits.strategy->decide(problem, splits.options.with(devices_option, std::to_string(all[w])), own);
+    Options options = splits.options;
+    options.change<SplitOptions>().devices = std::to_string(all[w]);
+    std::variant<Decisions, std::string> made = splits.strategy->decide(problem, options, own);
     if (std::string* why = std::get_if<std::string>(&made)) {
       why_not = std::move(*why);
       continue;

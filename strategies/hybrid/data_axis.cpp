@@ -160,11 +160,11 @@ void index_updates(Problem& problem) {
 
 }  // namespace
 
-std::variant<Problem, std::string> on_data_axis(const Problem& of, const Options& options, Together how) {
+std::variant<Problem, std::string> on_data_axis(const Problem& of, const DataOptions& options, Together how) {
   const bool is_within = is_summed_by_stages(how.sharded) && of.mesh && are_replicas(of);
   const std::string name(is_within ? shards_name : data_name);
-  const Axis axis{name, replicas(options, devices_left(of)), true, way_of(options)};
-  if (axis.ranks == 1 && of.mesh && options.text("ranks") == "all") {
+  const Axis axis{name, replicas(options, devices_left(of)), true, options.collectives};
+  if (axis.ranks == 1 && of.mesh && !options.ranks) {
     return fmt::format("no device is left for a second replica: each takes {} devices, and '{}' has {}",
                        of.mesh->ranks(), of.platform.name, of.platform.devices.size());
   }

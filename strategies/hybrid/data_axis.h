@@ -1,10 +1,11 @@
 #pragma once
 // Replicas that each train on their own micro-batches: data parallelism, whole or with shares of what it keeps (ZeRO).
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
-#include "sim/io/quantity.h"
 #include "sim/mesh/gradient_reduction.h"
 #include "sim/model/problem.h"
 #include "strategies/api/strategy.h"
@@ -12,45 +13,46 @@
 
 namespace plimsoll {
 
-inline constexpr OptionInfo replicas_option =
-    text_option("ranks", "all", "all or a whole number from 1 to 65536",
-                "replicas of the model; all: as many as there are devices for", is_all_or_count);
+/// What the option of buckets is by default, as PyTorch's DistributedDataParallel has it.
+inline constexpr Bytes usual_bucket{25'000'000};
 
-/// As PyTorch's DistributedDataParallel, whose buckets are 25 MB.
-inline constexpr OptionInfo gradient_buckets_option{
+/// Whether gradients lie in their buckets instead of being copied into them; automatic: as frameworks do.
+enum class BucketView : std::uint8_t { automatic, yes, no };
+
+/// Options of replicas with micro-batches of their own: each strategy has the rows of those that it heeds in its table.
+struct DataOptions : MeshOptions {
+  std::optional<std::uint32_t> ranks;           ///< unset: as many as there are devices for
+  std::optional<Bytes> buckets = usual_bucket;  ///< unset: each gradient alone
+  bool overlap = true;                          ///< gradients are summed while the backward runs
+  BucketView bucket_view = BucketView::automatic;
+};
+
+inline constexpr auto replicas_option = option_of<&DataOptions::ranks>({
+    .name = "ranks",
+    .least = 1,
+    .most = 65'536,
+    .none = "all",
+    .help = "replicas of the model; all: as many as there are devices for",
+});
+
+inline constexpr auto gradient_buckets_option = option_of<&DataOptions::buckets>({
     .name = "buckets",
-    .default_value = "25MB",
-    .values = "off or a size, such as 25MB",
+    .none = "off",
     .help =
         "gradients of a stage that become complete one after the other are summed together as soon as they have this "
         "many bytes; off: each alone",
-    .allowed = [](std::string_view text) { return text == "off" || parse_bytes(text).fine(); },
-};
+});
 
 /// Megatron's `--overlap-grad-reduce` and DistributedDataParallel's hooks are yes; Megatron without it is no.
-inline constexpr OptionInfo gradient_overlap_option{
+inline constexpr auto gradient_overlap_option = option_of<&DataOptions::overlap>({
     .name = "overlap",
-    .default_value = "yes",
+    .words = "no yes",
     .values = "yes or no",
     .help = "no: gradients are summed when the whole backward is over, and the device computes nothing meanwhile",
-    .allowed = [](std::string_view text) { return text == "yes" || text == "no"; },
-};
+});
 
-inline bool overlaps(const Options& options) {
-  return options.text("overlap") == "yes";
-}
-
-/// What the option of buckets is by default.
-inline constexpr Bytes usual_bucket{25'000'000};
-
-/// 0: off.
-inline Bytes bucket_of(const Options& options) {
-  const std::string_view asked = options.text("buckets");
-  return asked == "off" ? Bytes{} : parse_bytes(asked).value;
-}
-
-inline std::uint32_t replicas(const Options& options, std::uint32_t devices) {
-  return asked_devices(options, "ranks", devices);
+inline std::uint32_t replicas(const DataOptions& options, std::uint32_t devices) {
+  return options.ranks.value_or(devices);
 }
 
 /// The problem of one rank of an axis around the mesh, whose ranks have their own micro-batches. Or in one sentence why
@@ -58,6 +60,6 @@ inline std::uint32_t replicas(const Options& options, std::uint32_t devices) {
 std::variant<Problem, std::string> on_axis(const Problem&, const Axis&, Together);
 
 /// The same for the axis `data` that the options ask for.
-std::variant<Problem, std::string> on_data_axis(const Problem&, const Options&, Together);
+std::variant<Problem, std::string> on_data_axis(const Problem&, const DataOptions&, Together);
 
 }  // namespace plimsoll

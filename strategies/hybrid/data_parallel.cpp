@@ -3,25 +3,24 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo data_parallel_options[] = {
-    replicas_option,
-    gradient_buckets_option,
-    text_option("bucket_view", "auto", "auto, yes or no",
-                "gradients lie in their buckets instead of being copied into them (gradient_as_bucket_view); auto: as "
+constexpr auto data_parallel_options = options_of<DataOptions>(
+    replicas_option, gradient_buckets_option,
+    option_of<&DataOptions::bucket_view>({
+        .name = "bucket_view",
+        .words = "auto yes no",
+        .help = "gradients lie in their buckets instead of being copied into them (gradient_as_bucket_view); auto: as "
                 "frameworks "
                 "do by default, no in PyTorch and, behind what cuts operators, yes in Megatron",
-                [](std::string_view text) { return text == "auto" || text == "yes" || text == "no"; }),
-    gradient_overlap_option,
-    collectives_option,
-};
+    }),
+    gradient_overlap_option, collectives_option);
 
-std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, const Options& options) {
-  const std::string_view view = options.text("bucket_view");
-  const Bytes bucket = bucket_of(options);
-  const bool copies = bucket > Bytes{0} && (view == "no" || (view == "auto" && !problem.mesh));
+std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, const DataOptions& options) {
+  const Bytes bucket = options.buckets.value_or(Bytes{});
+  const bool copies = bucket > Bytes{0} && (options.bucket_view == BucketView::no ||
+                                            (options.bucket_view == BucketView::automatic && !problem.mesh));
   return on_data_axis(
       problem, options,
-      {.sharded = Sharded::nothing, .bucket = bucket, .overlaps = overlaps(options), .buckets_are_copies = copies});
+      {.sharded = Sharded::nothing, .bucket = bucket, .overlaps = options.overlap, .buckets_are_copies = copies});
 }
 
 }  // namespace
@@ -36,8 +35,8 @@ extern constinit const StrategyInfo data_parallel_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .shares_micro_batches = true,
-    .transform = data_parallel_ranks,
-    .ranks = replicas,
+    .transform = by_options<data_parallel_ranks>,
+    .ranks = by_options<replicas>,
 };
 
 }  // namespace plimsoll

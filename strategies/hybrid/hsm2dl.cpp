@@ -1,21 +1,27 @@
-#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo hsm2dl_options[] = {
-    split_devices_option,
-    work_model_option,
-    split_memory_option,
-    text_option("replicas", "auto", replicas_values, replicas_help, is_auto_or_count),
-    text_option("sweeps", "2", "a whole number from 1 to 100", "how often operators are cut again beside all others",
-                integer_between<1, 100>),
-    collectives_option};
+struct Hsm2dlOptions : SplitOptions {
+  Hsm2dlOptions() { replicas.reset(); }
 
-DecisionsOutcome hsm2dl_splits(const Problem& problem, const Options& options, const Deadline& deadline) {
-  const auto sweeps = static_cast<std::uint32_t>(options.integer("sweeps"));
+  std::uint32_t sweeps = 2;
+};
+
+constexpr auto hsm2dl_options =
+    options_of<Hsm2dlOptions>(split_devices_option, work_model_option, split_memory_option, split_replicas_option,
+                              option_of<&Hsm2dlOptions::sweeps>({
+                                  .name = "sweeps",
+                                  .least = 1,
+                                  .most = 100,
+                                  .help = "how often operators are cut again beside all others",
+                              }),
+                              collectives_option);
+
+DecisionsOutcome hsm2dl_splits(const Problem& problem, const Hsm2dlOptions& options, const Deadline& deadline) {
+  const std::uint32_t sweeps = options.sweeps;
   const auto search = [sweeps](const BspModel& model, const SplitTable& table, double weight) {
     return std::optional(swept(table, model.uniform_starts(table, 0, weight), sweeps, weight));
   };
@@ -25,8 +31,8 @@ DecisionsOutcome hsm2dl_splits(const Problem& problem, const Options& options, c
     };
   };
   const SplitOnDevices as_megatron = [&](const Problem& own, std::uint32_t devices) {
-    const Options blocks(megatron_strategy.options, {{"tensor", std::to_string(devices)},
-                                                     {"collectives", std::string(options.text("collectives"))}});
+    Options blocks(megatron_strategy.options, {{"tensor", std::to_string(devices)}});
+    blocks.change<MeshOptions>().collectives = options.collectives;
     return megatron_strategy.decide(own, blocks, deadline);
   };
   const SplitOnDevices searches[] = {swept_where(true), swept_where(false), as_megatron};
@@ -44,8 +50,8 @@ extern constinit const StrategyInfo hsm2dl_strategy{
     .options = hsm2dl_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .decide = hsm2dl_splits,
-    .ranks = split_ranks,
+    .decide = by_options<hsm2dl_splits>,
+    .ranks = by_options<split_ranks>,
 };
 
 }  // namespace plimsoll

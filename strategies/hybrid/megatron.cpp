@@ -13,24 +13,41 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo megatron_options[] = {
-    text_option("tensor", "all", "all or a whole number from 1 to 65536", "devices that share out each block",
-                is_all_or_count),
-    text_option("sequence", "no", "yes or no", "also share out the positions of what lies between blocks",
-                [](std::string_view text) { return text == "yes" || text == "no"; }),
-    text_option(
-        "main_gradients", "auto", "auto, fp32 or as_parameters",
-        "in what parameters' gradients of 16 bits are summed and kept; auto: as Megatron does by default, fp32 for "
-        "parameters in bf16",
-        [](std::string_view text) { return text == "auto" || text == "fp32" || text == "as_parameters"; }),
-    collectives_option};
+struct MegatronOptions : MeshOptions {
+  std::optional<std::uint32_t> tensor;
+  bool sequence = false;
+  MainGradients main_gradients = MainGradients::automatic;
+};
+
+constexpr auto megatron_options = options_of<MegatronOptions>(
+    option_of<&MegatronOptions::tensor>({
+        .name = "tensor",
+        .least = 1,
+        .most = 65'536,
+        .none = "all",
+        .help = "devices that share out each block",
+    }),
+    option_of<&MegatronOptions::sequence>({
+        .name = "sequence",
+        .words = "no yes",
+        .values = "yes or no",
+        .help = "also share out the positions of what lies between blocks",
+    }),
+    option_of<&MegatronOptions::main_gradients>({
+        .name = "main_gradients",
+        .words = "auto fp32 as_parameters",
+        .help =
+            "in what parameters' gradients of 16 bits are summed and kept; auto: as Megatron does by default, fp32 for "
+            "parameters in bf16",
+    }),
+    collectives_option);
 
 /// Heads of an attention, inner numbers of an MLP, words of the vocabulary; as the synthetic transformer names them.
 constexpr std::string_view within_blocks[] = {"a", "f", "v"};
 constexpr std::string_view between_blocks = "s";
 
-std::uint32_t tensor_ranks(const Options& options, std::uint32_t devices) {
-  return asked_devices(options, "tensor", devices);
+std::uint32_t tensor_ranks(const MegatronOptions& options, std::uint32_t devices) {
+  return options.tensor.value_or(devices);
 }
 
 /// An op that needs all of its dimension, such as the loss of eager PyTorch all words, has it gathered.
@@ -62,13 +79,14 @@ void decide_paddings(const Graph& graph, std::int64_t ranks, Decisions& decision
   }
 }
 
-std::variant<Decisions, std::string> megatron_splits(const Problem& problem, const Options& options, const Deadline&) {
+std::variant<Decisions, std::string> megatron_splits(const Problem& problem, const MegatronOptions& options,
+                                                     const Deadline&) {
   if (problem.chain) return no_operators(*problem.chain);
   if (problem.mesh) return std::string(cuts_first);
   const std::uint32_t ranks = tensor_ranks(options, devices_left(problem));
-  SplitPlan plan{{{{"tensor", ranks, false, way_of(options)}}}, {}};
+  SplitPlan plan{{{{"tensor", ranks, false, options.collectives}}}, {}};
   plan.cuts.assign(problem.graph.ops.size(), {std::nullopt});
-  const bool cuts_positions = options.text("sequence") == "yes";
+  const bool cuts_positions = options.sequence;
   bool cuts_blocks = false;
   for (std::size_t o = 0; o < problem.graph.ops.size() && ranks > 1; ++o) {
     if (problem.graph.ops[o].phase == Phase::update) continue;
@@ -90,7 +108,7 @@ std::variant<Decisions, std::string> megatron_splits(const Problem& problem, con
   }
   Decisions decisions = decisions_of(problem.graph, std::move(plan));
   decide_paddings(problem.graph, ranks, decisions);
-  decisions.main_gradients = *from_name<MainGradients>(options.text("main_gradients"));
+  decisions.main_gradients = options.main_gradients;
   return decisions;
 }
 
@@ -107,8 +125,8 @@ extern constinit const StrategyInfo megatron_strategy{
     .options = megatron_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .decide = megatron_splits,
-    .ranks = tensor_ranks,
+    .decide = by_options<megatron_splits>,
+    .ranks = by_options<tensor_ranks>,
 };
 
 }  // namespace plimsoll

@@ -57,11 +57,6 @@ std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
   return problem;
 }
 
-std::uint32_t asked_devices(const Options& options, std::string_view option, std::uint32_t devices) {
-  const std::string_view text = options.text(option);
-  return text == "all" || text == "auto" ? devices : static_cast<std::uint32_t>(options.integer(option));
-}
-
 std::uint32_t devices_left(const Problem& problem) {
   const std::uint32_t ranks = problem.mesh ? problem.mesh->ranks() : 1;
   return std::max<std::uint32_t>(static_cast<std::uint32_t>(problem.platform.devices.size()) / ranks, 1);

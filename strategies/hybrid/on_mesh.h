@@ -9,7 +9,6 @@
 #include "sim/core/names.h"
 #include "sim/mesh/layout.h"
 #include "sim/model/problem.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 
 namespace plimsoll {
@@ -25,25 +24,16 @@ inline constexpr std::string_view cuts_first =
 /// The problem of one rank where ops are cut so; the plan's mesh becomes the problem's. Or in one sentence why not.
 std::variant<Problem, std::string> on_mesh(Problem, SplitPlan);
 
-/// Of options that say how many devices do something.
-inline bool is_all_or_count(std::string_view text) {
-  return text == "all" || integer_between<1, 65'536>(text);
-}
-
-inline constexpr OptionInfo collectives_option{
-    .name = "collectives",
-    .default_value = "ring",
-    .values = "ring, halving, trees, levels or fastest",
-    .help = "the way in which these ranks exchange, where it can do that",
-    .allowed = [](std::string_view text) { return from_name<CollectiveWay>(text).has_value(); },
+/// Of strategies whose ranks exchange something.
+struct MeshOptions {
+  CollectiveWay collectives = CollectiveWay::ring;
 };
 
-inline CollectiveWay way_of(const Options& options) {
-  return *from_name<CollectiveWay>(options.text("collectives"));
-}
-
-/// What such an option means where there are so many.
-std::uint32_t asked_devices(const Options&, std::string_view option, std::uint32_t devices);
+inline constexpr auto collectives_option = option_of<&MeshOptions::collectives>({
+    .name = "collectives",
+    .words = "ring halving trees levels fastest",
+    .help = "the way in which these ranks exchange, where it can do that",
+});
 
 /// Of the platform's devices, for each rank of the problem's mesh.
 std::uint32_t devices_left(const Problem&);

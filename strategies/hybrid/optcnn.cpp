@@ -5,11 +5,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo optcnn_options[] = {split_devices_option, work_model_option, split_memory_option,
-                                         text_option("replicas", "1", replicas_values, replicas_help, is_auto_or_count),
-                                         collectives_option};
+constexpr auto optcnn_options = options_of<SplitOptions>(split_devices_option, work_model_option, split_memory_option,
+                                                         split_replicas_option, collectives_option);
 
-DecisionsOutcome optcnn_splits(const Problem& problem, const Options& options, const Deadline& deadline) {
+DecisionsOutcome optcnn_splits(const Problem& problem, const SplitOptions& options, const Deadline& deadline) {
   const auto search = [](const BspModel&, const SplitTable& table) {
     std::optional<EliminatedSplit> made = eliminated(table);
     if (!made) return SplitSearch{};
@@ -38,8 +37,8 @@ extern constinit const StrategyInfo optcnn_strategy{
     .options = optcnn_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .decide = optcnn_splits,
-    .ranks = split_ranks,
+    .decide = by_options<optcnn_splits>,
+    .ranks = by_options<split_ranks>,
 };
 
 }  // namespace plimsoll

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/built.h"
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/pipeline_merit.h"
@@ -15,38 +14,45 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo piper_options[] = {
-    text_option(
-        "tensor", "auto", "auto or a whole number from 1 to 65536",
-        "devices that share out the operators of a stage; auto: 1, 2, 4, ..., whichever gives the fastest pipeline",
-        [](std::string_view text) { return text == "auto" || integer_between<1, 65'536>(text); }),
+struct PiperOptions : ModelOptions {
+  std::optional<std::uint32_t> tensor;
+  std::optional<Bytes> buckets;
+};
+
+constexpr auto piper_options = options_of<PiperOptions>(
+    option_of<&PiperOptions::tensor>({
+        .name = "tensor",
+        .least = 1,
+        .most = 65'536,
+        .help =
+            "devices that share out the operators of a stage; auto: 1, 2, 4, ..., whichever gives the fastest pipeline",
+    }),
     work_model_option,
-    text_option("buckets", "off", "off or a size, such as 25MB", buckets_option.help,
-                [](std::string_view text) { return text == "off" || parse_bytes(text).fine(); }),
-    collectives_option};
+    option_of<&PiperOptions::buckets>({
+        .name = "buckets",
+        .none = "off",
+        .help = buckets_option.help,
+    }),
+    collectives_option);
 
-/// Of the search for splits.
-constexpr OptionInfo tensor_options[] = {split_devices_option, work_model_option, split_memory_option,
-                                         collectives_option};
-
-Options as_1f1b(const Options& options) {
-  return Options(one_forward_one_backward_strategy.options,
-                 {{"cut", "piper"}, {"buckets", std::string(options.text("buckets"))}});
+Options as_1f1b(const PiperOptions& options) {
+  Options made(one_forward_one_backward_strategy.options, {{"cut", "piper"}});
+  made.change<LineOptions>().bucket = options.buckets;
+  return made;
 }
 
 /// The splits among so many ranks; a chain is nobody's to split.
-DecisionsOutcome shared_out(const Problem& problem, const Options& options, std::uint32_t ranks) {
+DecisionsOutcome shared_out(const Problem& problem, const PiperOptions& options, std::uint32_t ranks) {
   if (ranks == 1 && problem.chain) return Decisions{.strategy = {}, .mesh = Mesh{{{"tensor", 1}}}};
-  const Options asked(tensor_options, {{"devices", std::to_string(ranks)},
-                                       {"model", std::string(options.text("model"))},
-                                       {"collectives", std::string(options.text("collectives"))}});
+  SplitOptions asked;
+  static_cast<ModelOptions&>(asked) = options;
   return split_at_once(problem, ranks, asked, [](const BspModel&, const SplitTable& table) {
     std::optional<EliminatedSplit> made = eliminated(table);
     return made ? SplitSearch{std::move(made->choices), {}} : SplitSearch{};
   });
 }
 
-std::variant<PipelineMerit, std::string> merit(const Problem& of_rank, const Options& options) {
+std::variant<PipelineMerit, std::string> merit(const Problem& of_rank, const PiperOptions& options) {
   Problem folded = for_planners(of_rank, true, Backward::whole, "piper");
   folded.transformed = true;
   if (std::optional<std::string> why = too_long_for(folded, "piper")) return std::move(*why);
@@ -60,11 +66,11 @@ std::variant<PipelineMerit, std::string> merit(const Problem& of_rank, const Opt
   return pipeline_merit(folded, pipeline, std::span(&store_all, 1));
 }
 
-DecisionsOutcome piper_splits(const Problem& problem, const Options& options, const Deadline&) {
+DecisionsOutcome piper_splits(const Problem& problem, const PiperOptions& options, const Deadline&) {
   if (problem.mesh) return "it chooses itself who shares out operators and micro-batches, and stands alone";
   std::vector<std::uint32_t> numbers;
-  const bool asks_all = options.text("tensor") == "auto";
-  if (!asks_all) numbers.push_back(static_cast<std::uint32_t>(options.integer("tensor")));
+  const bool asks_all = !options.tensor;
+  if (!asks_all) numbers.push_back(*options.tensor);
   for (std::uint32_t t = 1; asks_all && t <= problem.platform.devices.size(); t *= 2) {
     if (t == 1 || !problem.chain) numbers.push_back(t);
   }
@@ -93,7 +99,7 @@ DecisionsOutcome piper_splits(const Problem& problem, const Options& options, co
   return std::move(best->second);
 }
 
-std::vector<PartitionOutcome> piper_partition(const Problem& problem, const Options& options,
+std::vector<PartitionOutcome> piper_partition(const Problem& problem, const PiperOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
   return one_forward_one_backward_strategy.partition(problem, as_1f1b(options), budgets);
 }
@@ -110,8 +116,8 @@ extern constinit const StrategyInfo piper_strategy{
     .options = piper_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .decide = piper_splits,
-    .partition = piper_partition,
+    .decide = by_options<piper_splits>,
+    .partition = by_options<piper_partition>,
 };
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "strategies/api/option_rules.h"
 #include "strategies/compose/plan_on_devices.h"
 #include "strategies/hybrid/built.h"
 #include "strategies/hybrid/split_improvement.h"
@@ -25,13 +26,13 @@ struct Searched {
   SplitCuts cuts;
 };
 
-std::variant<Searched, std::string> begin(const Problem& problem, const Options& options, const Mesh& mesh) {
+std::variant<Searched, std::string> begin(const Problem& problem, const SplitOptions& options, const Mesh& mesh) {
   if (problem.chain) return no_operators(*problem.chain);
   if (mesh.ranks() > problem.platform.devices.size()) {
     return fmt::format("{} ranks, but '{}' has {} devices", mesh.ranks(), problem.platform.name,
                        problem.platform.devices.size());
   }
-  const bool is_simulated = options.text("model") == "simulated";
+  const bool is_simulated = options.simulated;
   std::variant<BspModel, std::string> model =
       BspModel::of(problem, is_simulated ? WorkModel::simulated : WorkModel::symbolic);
   if (std::string* why = std::get_if<std::string>(&model)) return std::move(*why);
@@ -56,14 +57,14 @@ struct Halving {
 };
 
 std::variant<Halving, std::string> begin_halving(const Problem& problem, std::uint32_t devices,
-                                                 const Options& options) {
+                                                 const SplitOptions& options) {
   if (!std::has_single_bit(devices)) {
     return fmt::format("{} devices cannot be halved again and again; {} or {} can", devices, std::bit_floor(devices),
                        std::bit_ceil(devices));
   }
   Mesh mesh;
   for (std::uint32_t ranks = 1; ranks < devices; ranks *= 2) {
-    mesh.axes.push_back({"half" + std::to_string(mesh.axes.size()), 2, false, way_of(options)});
+    mesh.axes.push_back({"half" + std::to_string(mesh.axes.size()), 2, false, options.collectives});
   }
   std::variant<Searched, std::string> begun = begin(problem, options, mesh);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
@@ -131,7 +132,7 @@ struct SplitInRow {
 
 /// Splits that keep what the options allow. What the row of the table leaves out makes it smaller and smaller, until
 /// what is simulated fits.
-DecisionsOutcome within_memory(const Problem& problem, const Options& options,
+DecisionsOutcome within_memory(const Problem& problem, const SplitOptions& options,
                                const std::function<SplitInRow(std::optional<Bytes>)>& search) {
   constexpr int most = 12;
   const std::optional<Bytes> limit = memory_limit(problem, options);
@@ -174,7 +175,7 @@ Merit merit_of(const Problem& of_rank, std::optional<Bytes> limit) {
 }
 
 /// With copies of what the search cuts on the devices that each of them has.
-DecisionsOutcome with_copies(const Problem& problem, const Options& options, std::uint32_t devices,
+DecisionsOutcome with_copies(const Problem& problem, const SplitOptions& options, std::uint32_t devices,
                              std::uint32_t copies, const SplitOnDevices& split) {
   if (copies == 1) return split(problem, devices);
   if (devices % copies != 0) return fmt::format("{} replicas do not share out {} devices equally", copies, devices);
@@ -186,14 +187,27 @@ DecisionsOutcome with_copies(const Problem& problem, const Options& options, std
     if (std::holds_alternative<std::string>(made)) return made;
     of_copy = std::get<Decisions>(std::move(made));
   }
-  of_copy.mesh.axes.insert(of_copy.mesh.axes.begin(), {"replicas", copies, true, way_of(options)});
+  of_copy.mesh.axes.insert(of_copy.mesh.axes.begin(), {"replicas", copies, true, options.collectives});
   return of_copy;
 }
 
 }  // namespace
 
-std::optional<Bytes> memory_limit(const Problem& problem, const Options& options) {
-  const std::string_view asked = options.text("memory");
+bool is_split_devices(std::string_view text) {
+  return text == "auto" || text == "all" || integer_between<1, 65'536>(text);
+}
+
+bool is_split_memory(std::string_view text) {
+  return text == "none" || text == "capacity" || parse_bytes(text).fine();
+}
+
+std::uint32_t split_ranks(const SplitOptions& options, std::uint32_t devices) {
+  const bool is_number = options.devices != "auto" && options.devices != "all";
+  return is_number ? static_cast<std::uint32_t>(std::stoul(options.devices)) : devices;
+}
+
+std::optional<Bytes> memory_limit(const Problem& problem, const SplitOptions& options) {
+  const std::string& asked = options.memory;
   if (asked == "none") return std::nullopt;
   if (asked == "capacity") return problem.platform[problem.platform.devices.front().memory].capacity;
   return parse_bytes(asked).value;
@@ -208,7 +222,7 @@ PlainlyTrained plain_training(const Problem& of_rank) {
   return {made.peak, made.makespan};
 }
 
-DecisionsOutcome split_in_halves(const Problem& problem, std::uint32_t devices, const Options& options,
+DecisionsOutcome split_in_halves(const Problem& problem, std::uint32_t devices, const SplitOptions& options,
                                  const LevelSearch& search) {
   std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
@@ -222,7 +236,7 @@ DecisionsOutcome split_in_halves(const Problem& problem, std::uint32_t devices, 
   });
 }
 
-DecisionsOutcome split_in_halves_and_swept(const Problem& problem, std::uint32_t devices, const Options& options,
+DecisionsOutcome split_in_halves_and_swept(const Problem& problem, std::uint32_t devices, const SplitOptions& options,
                                            const LevelSearch& search, std::uint32_t sweeps, bool sums_hide) {
   std::variant<Halving, std::string> begun = begin_halving(problem, devices, options);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
@@ -257,7 +271,7 @@ DecisionsOutcome split_in_halves_and_swept(const Problem& problem, std::uint32_t
   });
 }
 
-DecisionsOutcome split_at_once(const Problem& problem, std::uint32_t devices, const Options& options,
+DecisionsOutcome split_at_once(const Problem& problem, std::uint32_t devices, const SplitOptions& options,
                                const std::function<SplitSearch(const BspModel&, const SplitTable&)>& search) {
   if (devices > problem.platform.devices.size()) {
     return fmt::format("{} ranks, but '{}' has {} devices", devices, problem.platform.name,
@@ -265,8 +279,8 @@ DecisionsOutcome split_at_once(const Problem& problem, std::uint32_t devices, co
   }
   const std::uint32_t inner = devices_of_a_node(problem.platform, devices);
   Mesh mesh;
-  if (devices > inner) mesh.axes.push_back({"nodes", devices / inner, false, way_of(options)});
-  mesh.axes.push_back({"devices", inner, false, way_of(options)});
+  if (devices > inner) mesh.axes.push_back({"nodes", devices / inner, false, options.collectives});
+  mesh.axes.push_back({"devices", inner, false, options.collectives});
   std::variant<Searched, std::string> begun = begin(problem, options, mesh);
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   BspModel& model = std::get<Searched>(begun).model;
@@ -285,13 +299,13 @@ DecisionsOutcome split_at_once(const Problem& problem, std::uint32_t devices, co
   });
 }
 
-DecisionsOutcome in_replicas(const Problem& problem, const Options& options, std::span<const SplitOnDevices> searches,
-                             const Deadline& deadline) {
+DecisionsOutcome in_replicas(const Problem& problem, const SplitOptions& options,
+                             std::span<const SplitOnDevices> searches, const Deadline& deadline) {
   if (problem.mesh) return std::string(cuts_first);
   const std::uint32_t devices = split_ranks(options, devices_left(problem));
   const bool compares = devices == problem.platform.devices.size() && problem.micro_batches > 1;
-  const bool chooses = options.text("replicas") == "auto";
-  const std::uint32_t asked = chooses ? 1 : static_cast<std::uint32_t>(options.integer("replicas"));
+  const bool chooses = !options.replicas;
+  const std::uint32_t asked = options.replicas.value_or(1);
   DecisionsOutcome best = with_copies(problem, options, devices, asked, searches.front());
   if (!compares || !std::holds_alternative<Decisions>(best)) return best;
   std::optional<Bytes> limit = memory_limit(problem, options);

@@ -9,52 +9,60 @@
 #include <variant>
 
 #include "sim/core/decisions.h"
-#include "sim/io/quantity.h"
-#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/bsp_model.h"
 #include "strategies/hybrid/on_mesh.h"
 
 namespace plimsoll {
 
-inline constexpr OptionInfo split_devices_option{
+/// Of searches that price what ops take.
+struct ModelOptions : MeshOptions {
+  bool simulated = false;  ///< an op takes as long as it is simulated, not as its numbers say
+};
+
+/// Of searches for splits.
+struct SplitOptions : ModelOptions {
+  std::string devices = "auto";               ///< auto, all or a number
+  std::string memory = "none";                ///< none, capacity or a size
+  std::optional<std::uint32_t> replicas = 1;  ///< unset: whichever number is the fastest
+};
+
+bool is_split_devices(std::string_view);
+bool is_split_memory(std::string_view);
+
+inline constexpr auto split_devices_option = option_of<&SplitOptions::devices>({
     .name = "devices",
-    .default_value = "auto",
     .values = "auto, all or a whole number from 1 to 65536",
     .help = "devices that share out the operators; auto: all, or as many as make the pipeline behind fastest",
-    .allowed = [](std::string_view text) { return text == "auto" || is_all_or_count(text); },
-};
+    .allowed = is_split_devices,
+});
 
-inline constexpr OptionInfo work_model_option{
+inline constexpr auto work_model_option = option_of<&ModelOptions::simulated>({
     .name = "model",
-    .default_value = "symbolic",
-    .values = "symbolic or simulated",
+    .words = "symbolic simulated",
     .help = "what an op takes: the longer of computing and moving, or that and a launch, as it is simulated",
-    .allowed = [](std::string_view text) { return text == "symbolic" || text == "simulated"; },
-};
+});
 
-inline constexpr OptionInfo split_memory_option{
+inline constexpr auto split_memory_option = option_of<&SplitOptions::memory>({
     .name = "memory",
-    .default_value = "none",
     .values = "none, capacity or a size, such as 40GB",
     .help = "what a device may keep: splits are chosen that fit without a memory strategy; capacity: the device's",
-    .allowed = [](std::string_view text) { return text == "none" || text == "capacity" || parse_bytes(text).fine(); },
-};
+    .allowed = is_split_memory,
+});
 
-inline bool is_auto_or_count(std::string_view text) {
-  return text == "auto" || integer_between<1, 65'536>(text);
-}
+inline constexpr auto split_replicas_option = option_of<&SplitOptions::replicas>({
+    .name = "replicas",
+    .least = 1,
+    .most = 65'536,
+    .help =
+        "among which the devices are shared out, each with its own micro-batches; auto: where these are all devices, "
+        "whichever number is the fastest, else 1",
+});
 
-inline constexpr std::string_view replicas_values = "auto or a whole number from 1 to 65536";
-inline constexpr std::string_view replicas_help =
-    "among which the devices are shared out, each with its own micro-batches; auto: where these are all devices, "
-    "whichever number is the fastest, else 1";
-
-inline std::uint32_t split_ranks(const Options& options, std::uint32_t devices) {
-  return asked_devices(options, "devices", devices);
-}
+/// On so many devices.
+std::uint32_t split_ranks(const SplitOptions&, std::uint32_t devices);
 
 /// What the option `memory` allows; unset: all.
-std::optional<Bytes> memory_limit(const Problem&, const Options&);
+std::optional<Bytes> memory_limit(const Problem&, const SplitOptions&);
 
 /// Plain training by the problem of a rank, simulated.
 struct PlainlyTrained {
@@ -72,12 +80,12 @@ using DecisionsOutcome = std::variant<Decisions, std::string>;
 
 /// An axis of two ranks for each time that the devices can be halved, from the whole machine to pairs of neighbours;
 /// the search cuts along one after the other. Or in one sentence why not: a number of devices that is no power of two.
-DecisionsOutcome split_in_halves(const Problem&, std::uint32_t devices, const Options&, const LevelSearch&);
+DecisionsOutcome split_in_halves(const Problem&, std::uint32_t devices, const SplitOptions&, const LevelSearch&);
 
 /// The same for sums of gradients that count, count half and do not count, what comes of it swept so often with all
 /// axes in view, and the best of these, where sums hide beside the backward or do not.
-DecisionsOutcome split_in_halves_and_swept(const Problem&, std::uint32_t devices, const Options&, const LevelSearch&,
-                                           std::uint32_t sweeps, bool sums_hide);
+DecisionsOutcome split_in_halves_and_swept(const Problem&, std::uint32_t devices, const SplitOptions&,
+                                           const LevelSearch&, std::uint32_t sweeps, bool sums_hide);
 
 struct SplitSearch {
   std::optional<SplitChoices> choices;
@@ -85,7 +93,7 @@ struct SplitSearch {
 };
 
 /// An axis `nodes` over the nodes of the machine and an axis `devices` within them; the search cuts along both at once.
-DecisionsOutcome split_at_once(const Problem&, std::uint32_t devices, const Options&,
+DecisionsOutcome split_at_once(const Problem&, std::uint32_t devices, const SplitOptions&,
                                const std::function<SplitSearch(const BspModel&, const SplitTable&)>&);
 
 /// The splits among so many devices.
@@ -97,6 +105,6 @@ using SplitOnDevices = std::function<DecisionsOutcome(const Problem&, std::uint3
 /// copies that share the micro-batches out; the fastest is taken of those that keep the limit of memory, or fit the
 /// device, if any do. Else it is the first search's, of one copy unless told otherwise; so it is of what was compared
 /// until the deadline. Or in one sentence why there is none.
-DecisionsOutcome in_replicas(const Problem&, const Options&, std::span<const SplitOnDevices>, const Deadline&);
+DecisionsOutcome in_replicas(const Problem&, const SplitOptions&, std::span<const SplitOnDevices>, const Deadline&);
 
 }  // namespace plimsoll

@@ -5,11 +5,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo tofu_options[] = {split_devices_option, work_model_option, split_memory_option,
-                                       text_option("replicas", "1", replicas_values, replicas_help, is_auto_or_count),
-                                       collectives_option};
+constexpr auto tofu_options = options_of<SplitOptions>(split_devices_option, work_model_option, split_memory_option,
+                                                       split_replicas_option, collectives_option);
 
-DecisionsOutcome tofu_splits(const Problem& problem, const Options& options, const Deadline& deadline) {
+DecisionsOutcome tofu_splits(const Problem& problem, const SplitOptions& options, const Deadline& deadline) {
   const auto search = [](const BspModel&, const SplitTable& table, double) -> std::optional<SplitChoices> {
     std::optional<EliminatedSplit> made = eliminated(table);
     if (!made) return std::nullopt;
@@ -34,8 +33,8 @@ extern constinit const StrategyInfo tofu_strategy{
     .options = tofu_options,
     .tapes = nullptr,
     .candidates = nullptr,
-    .decide = tofu_splits,
-    .ranks = split_ranks,
+    .decide = by_options<tofu_splits>,
+    .ranks = by_options<split_ranks>,
 };
 
 }  // namespace plimsoll

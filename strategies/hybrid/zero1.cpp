@@ -3,12 +3,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero1_options[] = {replicas_option, gradient_buckets_option, gradient_overlap_option,
-                                        collectives_option};
+constexpr auto zero1_options =
+    options_of<DataOptions>(replicas_option, gradient_buckets_option, gradient_overlap_option, collectives_option);
 
-std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const Options& options) {
-  return on_data_axis(problem, options,
-                      {.sharded = Sharded::states, .bucket = bucket_of(options), .overlaps = overlaps(options)});
+std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const DataOptions& options) {
+  return on_data_axis(
+      problem, options,
+      {.sharded = Sharded::states, .bucket = options.buckets.value_or(Bytes{}), .overlaps = options.overlap});
 }
 
 }  // namespace
@@ -24,8 +25,8 @@ extern constinit const StrategyInfo zero1_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .shares_micro_batches = true,
-    .transform = zero1_ranks,
-    .ranks = replicas,
+    .transform = by_options<zero1_ranks>,
+    .ranks = by_options<replicas>,
 };
 
 }  // namespace plimsoll

@@ -3,9 +3,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero2_options[] = {replicas_option, collectives_option};
+constexpr auto zero2_options = options_of<DataOptions>(replicas_option, collectives_option);
 
-std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const Options& options) {
+std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const DataOptions& options) {
   return on_data_axis(problem, options, {.sharded = Sharded::gradients});
 }
 
@@ -21,8 +21,8 @@ extern constinit const StrategyInfo zero2_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .shares_micro_batches = true,
-    .transform = zero2_ranks,
-    .ranks = replicas,
+    .transform = by_options<zero2_ranks>,
+    .ranks = by_options<replicas>,
 };
 
 }  // namespace plimsoll

@@ -1,18 +1,23 @@
-#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/data_axis.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr OptionInfo zero3_options[] = {
-    replicas_option,
-    text_option("prefetch", "1", "a whole number from 0 to 1000", "how many stages ahead parameters are gathered",
-                integer_between<0, 1000>),
-    collectives_option};
+struct Zero3Options : DataOptions {
+  std::uint32_t prefetch = 1;
+};
 
-std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Options& options) {
-  const auto prefetch = static_cast<std::uint32_t>(options.integer("prefetch"));
-  return on_data_axis(problem, options, {.sharded = Sharded::parameters, .prefetch = prefetch});
+constexpr auto zero3_options = options_of<Zero3Options>(replicas_option,
+                                                        option_of<&Zero3Options::prefetch>({
+                                                            .name = "prefetch",
+                                                            .least = 0,
+                                                            .most = 1000,
+                                                            .help = "how many stages ahead parameters are gathered",
+                                                        }),
+                                                        collectives_option);
+
+std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Zero3Options& options) {
+  return on_data_axis(problem, options, {.sharded = Sharded::parameters, .prefetch = options.prefetch});
 }
 
 }  // namespace
@@ -28,8 +33,8 @@ extern constinit const StrategyInfo zero3_strategy{
     .tapes = nullptr,
     .candidates = nullptr,
     .shares_micro_batches = true,
-    .transform = zero3_ranks,
-    .ranks = replicas,
+    .transform = by_options<zero3_ranks>,
+    .ranks = by_options<replicas>,
 };
 
 }  // namespace plimsoll

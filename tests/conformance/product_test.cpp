@@ -148,12 +148,13 @@ bool is_in_share(std::uint64_t number) {
 /// for others.
 std::vector<std::string> specs_of(const StrategyInfo& strategy) {
   const std::string name(strategy.name);
-  if (strategy.family == Family::compression && has_option(strategy, "tensors")) return {name + "(tensors=all)"};
-  if (strategy.family == Family::transform && has_option(strategy, "ops")) return {name + "(ops=*)"};
-  if (has_option(strategy, "time_limit")) return {name + "(time_limit=1)"};
-  if (has_option(strategy, "nodes")) return {name + "(nodes=1)"};
-  if (has_option(strategy, "ranks")) return {name, name + "(ranks=2)"};
-  if (has_option(strategy, "tensor")) return {name, name + "(tensor=2)", name + "(tensor=2,sequence=yes)"};
+  const auto has = [&](std::string_view option) { return strategy.options.find(option) != nullptr; };
+  if (strategy.family == Family::compression && has("tensors")) return {name + "(tensors=all)"};
+  if (strategy.family == Family::transform && has("ops")) return {name + "(ops=*)"};
+  if (has("time_limit")) return {name + "(time_limit=1)"};
+  if (has("nodes")) return {name + "(nodes=1)"};
+  if (has("ranks")) return {name, name + "(ranks=2)"};
+  if (has("tensor")) return {name, name + "(tensor=2)", name + "(tensor=2,sequence=yes)"};
   return {name};
 }
 
