@@ -28,8 +28,7 @@ struct ExportArguments {
 std::string pipeline_csv(const Question& question) {
   const PlanningWatch watch("planning with " + question.strategy.text);
   const auto [problem, budget, transform_s] = budgeted_problem_of(question);
-  if (std::ranges::none_of(question.strategy.passes,
-                           [](const Pass& pass) { return pass.strategy->partition != nullptr; })) {
+  if (std::ranges::none_of(question.strategy.passes, [](const Pass& pass) { return pass.strategy->partitions(); })) {
     throw InputError(fmt::format("export: '{}' is no pipeline", question.strategy.text));
   }
   const std::vector<PartsOutcome> outcomes = plan_parts(problem, question.strategy.passes, std::span(&budget, 1));

@@ -130,7 +130,7 @@ bool packs(std::span<const Pass> passes) {
 /// What surely stays on the devices in all schedules that the passes make: pipelines may update before others are done.
 Stays stays_with(std::span<const Pass> passes) {
   const auto may_leave = [](const Pass& pass) {
-    return pass.strategy->moves_parameters || pass.strategy->partition != nullptr;
+    return pass.strategy->moves_parameters() || pass.strategy->partitions();
   };
   return std::ranges::any_of(passes, may_leave) ? Stays::nothing : Stays::all;
 }
@@ -142,8 +142,7 @@ Answer infeasible_answer(Bounds& bounds, const Problem& problem, std::span<const
   answer.smallest_feasible = why.smallest;
   answer.smallest_is_proven = why.smallest_is_proven;
   answer.stays = stays_with(passes);
-  const bool on_several =
-      std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; });
+  const bool on_several = std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->partitions(); });
   if (!packs(passes)) answer.bounds = bounds.of(on_several ? problem.platform.devices.size() : 1, answer.stays);
   return answer;
 }
@@ -341,7 +340,7 @@ std::optional<Bytes> in_bytes(const StatedBudget& budget, const Problem& problem
 /// The budget where none is given. Where parts lie on devices of unequal memories, planners keep to each one's own.
 std::optional<Bytes> capacity_for(const Problem& problem, std::span<const Pass> passes) {
   const Platform& platform = problem.platform;
-  if (std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; })) {
+  if (std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->partitions(); })) {
     return capacity_of(platform);
   }
   const auto of_device = [&](const Device& device) { return platform[device.memory].capacity; };
@@ -395,7 +394,7 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
   }
   const std::string on = given_or(platform, machine, "platform");
   const auto shares = [](const Pass& pass) {
-    return pass.strategy->shares_micro_batches || pass.options.get_if<SplitOptions>() != nullptr;
+    return pass.strategy->shares_micro_batches() || pass.options.get_if<SplitOptions>() != nullptr;
   };
   std::uint32_t replicas = 1;
   if (std::ranges::any_of(changes, shares)) replicas = replicas_of(changes, load_platform(on).devices.size());

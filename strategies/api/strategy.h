@@ -114,40 +114,85 @@ struct Effort {
   Trials trials = {};
 };
 
+/// Makes tapes of parts of the graph: baselines, rematerialization, compression and offloading.
+struct TapeStrategy {
+  TapesFunction tapes;
+  CandidatesFunction candidates = nullptr;  ///< null: the answer changes only where it begins to be feasible
+  bool packs_stages = false;                ///< of compression: also what the stages of chains list of what they save
+  bool plans_parts = false;       ///< plans a part of a pipeline with what other micro-batches keep there; else it is
+                                  ///< asked about the part alone
+  bool moves_parameters = false;  ///< of offloading: parameters, gradients or states; else activations
+};
+
+/// Says which device works on which part, and in which order: placements and pipelines.
+struct PartitionStrategy {
+  PartitionFunction partition;
+  TransformFunction transform = nullptr;              ///< of a pipeline: of what it has cut; null: nothing
+  bool (*splits_backward)(const Options&) = nullptr;  ///< whether backwards must be split; null: never
+  std::uint32_t (*slices)(const Options&) = nullptr;  ///< micro-batches of what it has cut for each; null: one
+};
+
+/// Shares the problem out among ranks, by what it decides or as its options say: hybrids.
+struct SplitStrategy {
+  DecideFunction decide = nullptr;              ///< null: it has a `transform`
+  double (*seconds)(const Options&) = nullptr;  ///< of what decides: limit of the whole search; null: none
+  TransformFunction transform = nullptr;
+  PartitionFunction partition = nullptr;  ///< of what is also a pipeline
+  /// How many ranks its mesh has, where there are so many devices for each rank of the passes before.
+  std::uint32_t (*ranks)(const Options&, std::uint32_t devices) = nullptr;
+  bool shares_micro_batches = false;                           ///< its ranks each have their own micro-batches
+  std::vector<Pass> (*followed_by)(const Options&) = nullptr;  ///< passes that follow it by themselves
+};
+
+/// Changes the problem before it is planned.
+struct TransformStrategy {
+  TransformFunction transform;
+};
+
 struct StrategyInfo {
   std::string_view name;
   Family family;
   std::string_view summary;  ///< one sentence
   std::string_view source;
-  bool chains_only;
-  OptionSet options;
-  TapesFunction tapes;                ///< of a memory strategy; else null
-  CandidatesFunction candidates;      ///< null: the answer changes only where it begins to be feasible
-  bool needs_updates = false;         ///< refuses a graph without update ops
-  bool needs_shapes = false;          ///< refuses chains, and graphs that do not state the shapes of tensors
-  bool shares_micro_batches = false;  ///< of a hybrid: its ranks each have their own micro-batches
-  bool packs_stages = false;          ///< of compression: also what the stages of chains list of what they save
-  bool plans_parts = false;  ///< of a memory strategy: plans a part of a pipeline with what other micro-batches keep
-                             ///< there; else it is asked about the part alone
-  bool moves_parameters = false;                 ///< of offloading: parameters, gradients or states; else activations
-  TransformFunction transform = {};              ///< of a transform, or a pipeline of what it has cut
-  DecideFunction decide = {};                    ///< of a hybrid that decides on splits; it has no `transform`
-  double (*seconds)(const Options&) = {};        ///< of what decides: limit of the whole search; null: none
-  PartitionFunction partition = {};              ///< of what places parts on devices: pipelining
-  bool (*splits_backward)(const Options&) = {};  ///< whether the problem's backwards must be split; null: never
-  std::uint32_t (*slices)(const Options&) = {};  ///< micro-batches of the transformed problem for each; null: one
-  /// Of a hybrid: how many ranks its mesh has, where there are so many devices for each rank of the passes before.
-  std::uint32_t (*ranks)(const Options&, std::uint32_t devices) = {};
-  /// Of a hybrid: passes that follow it by themselves.
-  std::vector<Pass> (*followed_by)(const Options&) = {};
+  bool chains_only = false;
+  bool needs_updates = false;  ///< refuses a graph without update ops
+  bool needs_shapes = false;   ///< refuses chains, and graphs that do not state the shapes of tensors
+  OptionSet options = {};
+  std::variant<TapeStrategy, PartitionStrategy, SplitStrategy, TransformStrategy> kind;
   Effort effort = {};
+
+  // What the kinds can do. Who calls has asked whether this one can.
+  bool makes_tapes() const { return std::holds_alternative<TapeStrategy>(kind); }
+  std::vector<TapeOutcome> tapes(const PartTask&, const Options&, std::span<const std::optional<Bytes>> budgets,
+                                 const Tape* before) const;
+  bool names_candidates() const;
+  std::vector<Bytes> candidates(const PartTask&, const Options&) const;
+  bool partitions() const;
+  std::vector<PartitionOutcome> partition(const Problem&, const Options&,
+                                          std::span<const std::optional<Bytes>> budgets) const;
+  bool transforms() const;
+  std::variant<Problem, std::string> transform(const Problem&, const Options&) const;
+  bool decides() const;
+  std::variant<Decisions, std::string> decide(const Problem&, const Options&, const Deadline&) const;
+  double seconds(const Options&) const;  ///< infinite: no limit
+
+  // What is so of one kind and of no other.
+  bool packs_stages() const;
+  bool plans_parts() const;
+  bool moves_parameters() const;
+  bool may_split_backward() const;
+  bool splits_backward(const Options&) const;
+  std::uint32_t slices(const Options&) const;
+  bool shares_micro_batches() const;
+  /// One: it has no mesh.
+  std::uint32_t ranks(const Options&, std::uint32_t devices) const;
 };
 
 std::string_view name_of(Family);
 
 /// Whether the problem that is planned for is another one behind the strategy.
 inline bool changes_problem(const StrategyInfo& strategy) {
-  return strategy.transform != nullptr || strategy.decide != nullptr;
+  return strategy.transforms() || strategy.decides();
 }
 
 }  // namespace plimsoll

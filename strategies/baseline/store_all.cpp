@@ -19,11 +19,7 @@ extern constinit const StrategyInfo store_all_strategy{
     .family = Family::baseline,
     .summary = "keeps every activation until its backward has used it: plain training, the baseline",
     .source = "plain training",
-    .chains_only = false,
-    .options = {},
-    .tapes = store_all_tapes,
-    .candidates = nullptr,
-    .plans_parts = true,
+    .kind = TapeStrategy{.tapes = store_all_tapes, .plans_parts = true},
 };
 
 }  // namespace plimsoll

@@ -81,7 +81,7 @@ class PartPlanner {
         passes_(passes.begin(), passes.end()) {
     if (!has_updates()) std::erase_if(passes_, [](const Pass& pass) { return pass.strategy->needs_updates; });
     if (passes_.empty()) passes_.push_back(pass_of(store_all_strategy));
-    const auto plans_whole = [&](const Pass& pass) { return !task.problem.chain || !pass.strategy->plans_parts; };
+    const auto plans_whole = [&](const Pass& pass) { return !task.problem.chain || !pass.strategy->plans_parts(); };
     const auto first = std::ranges::find_if(passes_, plans_whole);
     themselves_ = std::span(passes_.begin(), first);
     alone_passes_ = std::span(first, passes_.end());
@@ -140,7 +140,7 @@ class PartPlanner {
   /// What moves values for nothing alone may not in the pipeline: where all memory is there, they stay.
   PlannedTape unlimited(const PlannedTape& made) const {
     const bool moves_parameters =
-        std::ranges::any_of(alone_passes_, [](const Pass& pass) { return pass.strategy->moves_parameters; });
+        std::ranges::any_of(alone_passes_, [](const Pass& pass) { return pass.strategy->moves_parameters(); });
     if (!unmoved_ || moves_parameters || packs(alone_passes_)) return made;
     const TapeCost cost = tape_cost(alone_.problem, alone_task_.part(), *unmoved_);
     constexpr double rounding = 1 + 1e-9;
@@ -231,7 +231,7 @@ std::vector<std::uint32_t> key_on_graph(const PartTask& task) {
 }  // namespace
 
 bool plan_parts_themselves(std::span<const Pass> passes) {
-  return std::ranges::all_of(passes, [](const Pass& pass) { return pass.strategy->plans_parts; });
+  return std::ranges::all_of(passes, [](const Pass& pass) { return pass.strategy->plans_parts(); });
 }
 
 std::vector<TapeOutcome> PartPlans::outcomes(std::span<const std::optional<Bytes>> budgets) const {

@@ -46,7 +46,7 @@ std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const 
 /// one has moved, no second one does.
 std::vector<Pass> leaving_moves_to(const Pass& offloading, std::span<const Pass> before) {
   std::vector<Pass> passes(before.begin(), before.end());
-  if (offloading.strategy->moves_parameters) return passes;
+  if (offloading.strategy->moves_parameters()) return passes;
   for (Pass& pass : passes) {
     const OwnMovesOptions* own = pass.options.get_if<OwnMovesOptions>();
     if (own == nullptr || own->offload != OwnMoves::automatic) continue;
@@ -75,7 +75,7 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> p
   const std::vector<Pass> before = leaving_moves_to(offloading, passes);
   // A strategy with many plans chooses again for each tape; of one with a single plan the tapes' levels are all there
   // are.
-  const bool has_many_plans = offloading.strategy->candidates != nullptr || !offloading.strategy->moves_parameters;
+  const bool has_many_plans = offloading.strategy->names_candidates() || !offloading.strategy->moves_parameters();
   const std::uint32_t levels = has_many_plans ? 10 : 24;
   std::vector<TapeOutcome> best;
   for (const PlannedTape& tape : tapes_with_and_without(task, before, levels)) {
@@ -114,7 +114,7 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
                                    pass.strategy->name, problem.graph.name));
     }
     const bool packs = pass.strategy->family == Family::compression && problem.chain.has_value();
-    if (packs && !pass.strategy->packs_stages) {
+    if (packs && !pass.strategy->packs_stages()) {
       throw InputError(
           fmt::format("strategy '{}' chooses by ops, and '{}' is a chain", pass.strategy->name, problem.graph.name));
     }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 
 #include "sim/core/expects.h"
 #include "sim/core/pinned.h"
@@ -28,7 +27,7 @@ namespace {
 /// training.
 std::vector<Pass> memory_passes(std::span<const Pass> passes) {
   std::vector<Pass> memory(passes.begin(), passes.end());
-  std::erase_if(memory, [](const Pass& pass) { return pass.strategy->tapes == nullptr; });
+  std::erase_if(memory, [](const Pass& pass) { return !pass.strategy->makes_tapes(); });
   if (!memory.empty()) return memory;
   const bool cuts_operators =
       std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::hybrid; });
@@ -39,14 +38,14 @@ std::vector<Pass> memory_passes(std::span<const Pass> passes) {
 
 /// The pass that makes partitions; null where all runs on one device.
 const Pass* partitioning(std::span<const Pass> passes) {
-  const auto found = std::ranges::find_if(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; });
+  const auto found = std::ranges::find_if(passes, [](const Pass& pass) { return pass.strategy->partitions(); });
   return found == passes.end() ? nullptr : &*found;
 }
 
 /// What updates on the device take with their workspaces, whatever ran before them: planners do not see it. Who moves
 /// parameters or states plans the updates itself.
 Bytes least_for_updates(const PartTask& task, std::span<const Pass> memory) {
-  if (std::ranges::any_of(memory, [](const Pass& pass) { return pass.strategy->moves_parameters; })) return {};
+  if (std::ranges::any_of(memory, [](const Pass& pass) { return pass.strategy->moves_parameters(); })) return {};
   return tape_cost(task.problem, task.part(), planned_ops(task, store_all_ops(task)).tape).at_updates;
 }
 
@@ -97,7 +96,7 @@ bool is_for(const Problem& problem, std::span<const Pass> passes) {
 
 bool plans_stages(const Pass& pass) {
   return pass.strategy->chains_only || pass.strategy->family == Family::pipelining ||
-         (pass.strategy->family == Family::hybrid && pass.strategy->partition != nullptr);
+         (pass.strategy->family == Family::hybrid && pass.strategy->partitions());
 }
 
 /// A graph whose ops are of stages, for pipelines of these.
@@ -141,7 +140,7 @@ using Deciding = std::function<std::variant<Decisions, CannotBuild>(const Proble
 std::variant<Problem, Refused> behind_pass(const Problem& problem, std::span<const Pass> passes, std::size_t p,
                                            const Deciding& decide) {
   Pass pass = passes[p];
-  if (pass.strategy->decide != nullptr) {
+  if (pass.strategy->decides()) {
     std::variant<Decisions, CannotBuild> decisions = decide(problem, p);
     std::variant<Problem, CannotBuild> made;
     if (CannotBuild* cannot = std::get_if<CannotBuild>(&decisions)) {
@@ -155,7 +154,7 @@ std::variant<Problem, Refused> behind_pass(const Problem& problem, std::span<con
     return std::get<Problem>(std::move(made));
   }
   const auto places = [](const Pass& other) { return other.strategy->family == Family::placement; };
-  const auto shares_micro_batches = [](const Pass& other) { return other.strategy->shares_micro_batches; };
+  const auto shares_micro_batches = [](const Pass& other) { return other.strategy->shares_micro_batches(); };
   // A placement may part what a bucket would sum together.
   const bool is_data = pass.options.get_if<DataOptions>() != nullptr;
   if (is_data && std::ranges::any_of(passes, places)) pass.options.change<DataOptions>().buckets.reset();
@@ -191,9 +190,8 @@ std::optional<double> beyond_rounding(std::optional<double> gap) {
 }  // namespace
 
 Backward backward_for(std::span<const Pass> passes) {
-  const bool splits = std::ranges::any_of(passes, [](const Pass& pass) {
-    return pass.strategy->splits_backward != nullptr && pass.strategy->splits_backward(pass.options);
-  });
+  const bool splits =
+      std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->splits_backward(pass.options); });
   return splits ? Backward::split : Backward::whole;
 }
 
@@ -205,7 +203,7 @@ Inner inner_for(std::span<const Pass> passes) {
 std::uint32_t slices_of(std::span<const Pass> passes) {
   std::uint32_t slices = 1;
   for (const Pass& pass : passes) {
-    if (pass.strategy->slices != nullptr) slices *= pass.strategy->slices(pass.options);
+    slices *= pass.strategy->slices(pass.options);
   }
   return slices;
 }
@@ -213,10 +211,9 @@ std::uint32_t slices_of(std::span<const Pass> passes) {
 std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
   std::uint32_t left = static_cast<std::uint32_t>(devices), shares = 1;
   for (const Pass& pass : passes) {
-    if (pass.strategy->ranks == nullptr) continue;
     const std::uint32_t ranks = pass.strategy->ranks(pass.options, left);
     left = std::max(left / ranks, 1U);
-    if (pass.strategy->shares_micro_batches) shares *= ranks;
+    if (pass.strategy->shares_micro_batches()) shares *= ranks;
     shares *= copies_asked(pass).value_or(1);
   }
   return shares;
@@ -225,8 +222,7 @@ std::uint32_t replicas_of(std::span<const Pass> passes, std::size_t devices) {
 Problem transformed(Problem problem, std::span<const Pass> passes) {
   const auto searched = [&](const Problem& before, std::size_t p) -> std::variant<Decisions, CannotBuild> {
     const Pass& pass = passes[p];
-    const Deadline deadline(pass.strategy->seconds == nullptr ? std::numeric_limits<double>::infinity()
-                                                              : pass.strategy->seconds(pass.options));
+    const Deadline deadline(pass.strategy->seconds(pass.options));
     std::variant<Decisions, std::string> made =
         leaves_width_open(passes.subspan(p))
             ? at_chosen_width(before, passes.subspan(p), memory_passes(passes), deadline)
@@ -275,7 +271,7 @@ std::variant<Problem, CannotBuild> transformed(Problem problem, std::span<const 
 
 std::size_t deciding(std::span<const Pass> passes) {
   return static_cast<std::size_t>(
-      std::ranges::count_if(passes, [](const Pass& pass) { return pass.strategy->decide != nullptr; }));
+      std::ranges::count_if(passes, [](const Pass& pass) { return pass.strategy->decides(); }));
 }
 
 std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pass> passes,
@@ -332,7 +328,7 @@ std::vector<Bytes> front_budgets(const Problem& problem, std::span<const Pass> p
   const PartTask task{problem, partition, PartId{0}};
   std::vector<Bytes> budgets;
   for (const Pass& pass : memory) {
-    if (pass.strategy->candidates == nullptr) continue;
+    if (!pass.strategy->names_candidates()) continue;
     const std::vector<Bytes> more = pass.strategy->candidates(task, pass.options);
     budgets.insert(budgets.end(), more.begin(), more.end());
   }

@@ -59,8 +59,9 @@ class SpecReader {
     do {
       passes.push_back(pass());
       if (passes.size() > 1) judge_order(passes[passes.size() - 2], passes.back());
-      if (const auto followed_by = passes.back().strategy->followed_by) {
-        for (Pass& next : followed_by(passes.back().options)) passes.push_back(std::move(next));
+      const SplitStrategy* split = std::get_if<SplitStrategy>(&passes.back().strategy->kind);
+      if (split != nullptr && split->followed_by != nullptr) {
+        for (Pass& next : split->followed_by(passes.back().options)) passes.push_back(std::move(next));
       }
     } while (take('|'));
     if (at_ < spec_.size()) fail(at_, "", fmt::format("expected '|' or the end, found '{}'", spec_[at_]));
@@ -159,12 +160,12 @@ class SpecReader {
       fail(start_, "", fmt::format("'{}' cannot be combined with '{}': {}", baseline.name, other.name, why));
     }
     if (first.family == Family::offloading && second.family == Family::offloading) return judge_moves(first, second);
-    if (first.partition != nullptr && second.partition != nullptr && first.family != second.family) {
+    if (first.partitions() && second.partitions() && first.family != second.family) {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both say which device works on what", second.name, first.name));
     }
     const bool both_hybrid = first.family == Family::hybrid && second.family == Family::hybrid && &first != &second;
-    if (both_hybrid && first.partition == nullptr && second.partition == nullptr) return;
+    if (both_hybrid && !first.partitions() && !second.partitions()) return;
     if (first.family == second.family) {
       fail(start_, "",
            fmt::format("'{}' cannot follow '{}': both are {} strategies, and one part has one", second.name, first.name,
@@ -179,10 +180,10 @@ class SpecReader {
 
   /// Activations, then parameters, gradients and states.
   void judge_moves(const StrategyInfo& first, const StrategyInfo& second) const {
-    if (!first.moves_parameters && second.moves_parameters) return;
+    if (!first.moves_parameters() && second.moves_parameters()) return;
     std::string_view why =
-        first.moves_parameters ? "both move parameters, gradients or states" : "both move activations";
-    if (first.moves_parameters && !second.moves_parameters) {
+        first.moves_parameters() ? "both move parameters, gradients or states" : "both move activations";
+    if (first.moves_parameters() && !second.moves_parameters()) {
       why = "what moves activations stands before what moves parameters, gradients or states";
     }
     fail(start_, "", fmt::format("'{}' cannot follow '{}': {}", second.name, first.name, why));
@@ -194,7 +195,7 @@ class SpecReader {
 };
 
 bool changes_what_is_planned(const StrategyInfo& strategy) {
-  return changes_problem(strategy) || strategy.splits_backward != nullptr;
+  return changes_problem(strategy) || strategy.may_split_backward();
 }
 
 constexpr std::string_view spaces = " \t\n\v\f\r";

@@ -122,10 +122,8 @@ extern constinit const StrategyInfo acgc_strategy{
     .summary =
         "keeps inputs of layers as numbers of a few bits by a scale for each channel, without their zeros if asked",
     .source = "Evans and Aamodt, AC-GC, NeurIPS 2021",
-    .chains_only = false,
     .options = acgc_options,
-    .tapes = by_options<acgc_tapes>,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = by_options<acgc_tapes>},
 };
 
 }  // namespace plimsoll

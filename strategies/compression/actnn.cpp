@@ -113,11 +113,8 @@ extern constinit const StrategyInfo actnn_strategy{
         "keeps inputs of convolutional, linear and batch norm layers in 2 or 4 bits, signs for ReLUs, places for "
         "poolings",
     .source = "Chen et al., ActNN, ICML 2021",
-    .chains_only = false,
     .options = actnn_options,
-    .tapes = by_options<actnn_tapes>,
-    .candidates = nullptr,
-    .packs_stages = true,
+    .kind = TapeStrategy{.tapes = by_options<actnn_tapes>, .packs_stages = true},
 };
 
 }  // namespace plimsoll

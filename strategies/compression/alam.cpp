@@ -63,11 +63,8 @@ extern constinit const StrategyInfo alam_strategy{
     .family = Family::compression,
     .summary = "keeps saved tensors as means of four values in a few bits until the backward",
     .source = "Woo et al., ALAM, ICLR 2024",
-    .chains_only = false,
     .options = alam_options,
-    .tapes = by_options<alam_tapes>,
-    .candidates = nullptr,
-    .packs_stages = true,
+    .kind = TapeStrategy{.tapes = by_options<alam_tapes>, .packs_stages = true},
 };
 
 }  // namespace plimsoll

@@ -19,10 +19,7 @@ extern constinit const StrategyInfo approx_bp_strategy{
     .family = Family::compression,
     .summary = "keeps for activations which of the four steps of a sum of ReLUs each value lies in, 2 bits",
     .source = "Yang et al., Approximate and Memory-Sharing Backpropagation, ICML 2024",
-    .chains_only = false,
-    .options = {},
-    .tapes = approx_bp_tapes,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = approx_bp_tapes},
 };
 
 }  // namespace plimsoll

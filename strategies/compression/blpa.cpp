@@ -58,10 +58,8 @@ extern constinit const StrategyInfo blpa_strategy{
     .family = Family::compression,
     .summary = "keeps values of a fixed range in 4 or 8 bits, one copy for all layers that use them",
     .source = "Chakrabarti and Moseley, NeurIPS 2019",
-    .chains_only = false,
     .options = blpa_options,
-    .tapes = by_options<blpa_tapes>,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = by_options<blpa_tapes>},
 };
 
 }  // namespace plimsoll

@@ -276,11 +276,13 @@ extern constinit const StrategyInfo compress_plan_strategy{
         "keeps each saved value in 8, 4, 2 or all its bits, on the host or not at all, for the least time within a "
         "bound on gradients' error",
     .source = "own; bits by what they cost: Chen et al., ActNN, ICML 2021; Liu et al., GACT, ICML 2022",
-    .chains_only = false,
     .options = compress_plan_options,
-    .tapes = by_options<compress_plan_tapes>,
-    .candidates = by_options<compress_plan_candidates>,
-    .packs_stages = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<compress_plan_tapes>,
+            .candidates = by_options<compress_plan_candidates>,
+            .packs_stages = true,
+        },
 };
 
 }  // namespace plimsoll

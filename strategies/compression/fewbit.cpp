@@ -56,10 +56,8 @@ extern constinit const StrategyInfo fewbit_strategy{
     .family = Family::compression,
     .summary = "keeps for activations which step of their derivative each value lies in, 1 to 4 bits",
     .source = "Novikov et al., Few-bit Backward, ICML 2023",
-    .chains_only = false,
     .options = fewbit_options,
-    .tapes = by_options<fewbit_tapes>,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = by_options<fewbit_tapes>},
 };
 
 }  // namespace plimsoll

@@ -68,11 +68,8 @@ extern constinit const StrategyInfo gact_strategy{
     .family = Family::compression,
     .summary = "keeps every saved tensor of two to four dimensions in a few bits until the backward",
     .source = "Liu et al., GACT, ICML 2022",
-    .chains_only = false,
     .options = gact_options,
-    .tapes = by_options<gact_tapes>,
-    .candidates = nullptr,
-    .packs_stages = true,
+    .kind = TapeStrategy{.tapes = by_options<gact_tapes>, .packs_stages = true},
 };
 
 }  // namespace plimsoll

@@ -86,10 +86,8 @@ extern constinit const StrategyInfo gist_strategy{
     .summary =
         "keeps what ReLUs make as signs or without its zeros, by what follows, and the rest in fewer bits if asked",
     .source = "Jain et al., Gist, ISCA 2018",
-    .chains_only = false,
     .options = gist_options,
-    .tapes = by_options<gist_tapes>,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = by_options<gist_tapes>},
 };
 
 }  // namespace plimsoll

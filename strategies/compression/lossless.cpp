@@ -35,11 +35,8 @@ extern constinit const StrategyInfo lossless_strategy{
     .family = Family::compression,
     .summary = "keeps saved values without their zeros until the backward",
     .source = "zero-value coding; Jain et al., Gist, ISCA 2018",
-    .chains_only = false,
     .options = lossless_options,
-    .tapes = by_options<lossless_tapes>,
-    .candidates = nullptr,
-    .packs_stages = true,
+    .kind = TapeStrategy{.tapes = by_options<lossless_tapes>, .packs_stages = true},
 };
 
 }  // namespace plimsoll

@@ -119,10 +119,8 @@ extern constinit const StrategyInfo mesa_strategy{
     .family = Family::compression,
     .summary = "keeps inputs of layers in 8 bits, in groups of heads or channels, each layer its own",
     .source = "Pan et al., Mesa, arXiv 2111.11124, 2021",
-    .chains_only = false,
     .options = mesa_options,
-    .tapes = by_options<mesa_tapes>,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = by_options<mesa_tapes>},
 };
 
 }  // namespace plimsoll

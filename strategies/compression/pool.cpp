@@ -124,11 +124,8 @@ extern constinit const StrategyInfo pool_strategy{
     .family = Family::compression,
     .summary = "keeps saved pictures as one value a block of pixels until the backward",
     .source = "Barley and Froening, arXiv 2409.11902, 2024",
-    .chains_only = false,
     .options = pool_options,
-    .tapes = by_options<pool_tapes>,
-    .candidates = nullptr,
-    .packs_stages = true,
+    .kind = TapeStrategy{.tapes = by_options<pool_tapes>, .packs_stages = true},
 };
 
 }  // namespace plimsoll

@@ -56,11 +56,8 @@ extern constinit const StrategyInfo prune_bsr_strategy{
     .family = Family::compression,
     .summary = "keeps only the blocks of saved values with the largest norms until the backward",
     .source = "Barley and Froening, arXiv 2311.16883, 2023",
-    .chains_only = false,
     .options = prune_bsr_options,
-    .tapes = by_options<prune_bsr_tapes>,
-    .candidates = nullptr,
-    .packs_stages = true,
+    .kind = TapeStrategy{.tapes = by_options<prune_bsr_tapes>, .packs_stages = true},
 };
 
 }  // namespace plimsoll

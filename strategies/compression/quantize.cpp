@@ -55,11 +55,8 @@ extern constinit const StrategyInfo quantize_strategy{
     .family = Family::compression,
     .summary = "keeps saved values as numbers of a few bits until the backward",
     .source = "Chen et al., ActNN, ICML 2021; Liu et al., GACT, ICML 2022",
-    .chains_only = false,
     .options = quantize_options,
-    .tapes = by_options<quantize_tapes>,
-    .candidates = nullptr,
-    .packs_stages = true,
+    .kind = TapeStrategy{.tapes = by_options<quantize_tapes>, .packs_stages = true},
 };
 
 }  // namespace plimsoll

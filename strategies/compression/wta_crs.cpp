@@ -70,10 +70,8 @@ extern constinit const StrategyInfo wta_crs_strategy{
     .summary =
         "keeps a random choice of rows of the inputs of linear layers, over which the weight's gradient is summed",
     .source = "Liu et al., WTA-CRS, NeurIPS 2023",
-    .chains_only = false,
     .options = wta_crs_options,
-    .tapes = by_options<wta_crs_tapes>,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = by_options<wta_crs_tapes>},
 };
 
 }  // namespace plimsoll

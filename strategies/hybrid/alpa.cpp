@@ -68,14 +68,14 @@ extern constinit const StrategyInfo alpa_strategy{
     .family = Family::hybrid,
     .summary = "Operators are cut over nodes and devices of a node at once, at the least cost by an integer program.",
     .source = "Zheng et al., Alpa: Automating Inter- and Intra-Operator Parallelism, OSDI 2022 (intra-operator)",
-    .chains_only = false,
     .options = alpa_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .decide = by_options<alpa_splits>,
-    .seconds = by_options<seconds_of>,
-    .ranks = by_options<split_ranks>,
-    .followed_by = by_options<inter_operator_pass>,
+    .kind =
+        SplitStrategy{
+            .decide = by_options<alpa_splits>,
+            .seconds = by_options<seconds_of>,
+            .ranks = by_options<split_ranks>,
+            .followed_by = by_options<inter_operator_pass>,
+        },
 };
 
 }  // namespace plimsoll

@@ -20,7 +20,7 @@ namespace plimsoll {
 namespace {
 
 const Pass* pipeline_of(std::span<const Pass> passes) {
-  const auto found = std::ranges::find_if(passes, [](const Pass& pass) { return pass.strategy->partition != nullptr; });
+  const auto found = std::ranges::find_if(passes, [](const Pass& pass) { return pass.strategy->partitions(); });
   return found == passes.end() ? nullptr : &*found;
 }
 
@@ -35,7 +35,7 @@ std::vector<std::uint32_t> widths(std::uint32_t devices) {
 /// What the passes behind the splits, pipelines of slices among them, plan for. Throws InputError where one cannot.
 Problem behind_splits(Problem of_rank, std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
-    if (pass.strategy->transform == nullptr) continue;
+    if (!pass.strategy->transforms()) continue;
     std::variant<Problem, std::string> made = pass.strategy->transform(of_rank, pass.options);
     if (const std::string* why = std::get_if<std::string>(&made)) {
       throw InputError(fmt::format("{}: {}", pass.strategy->name, *why));

@@ -30,13 +30,13 @@ extern constinit const StrategyInfo data_parallel_strategy{
     .family = Family::hybrid,
     .summary = "Replicas of the model train on their own micro-batches; gradients are summed beside the backward.",
     .source = "Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020",
-    .chains_only = false,
     .options = data_parallel_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .shares_micro_batches = true,
-    .transform = by_options<data_parallel_ranks>,
-    .ranks = by_options<replicas>,
+    .kind =
+        SplitStrategy{
+            .transform = by_options<data_parallel_ranks>,
+            .ranks = by_options<replicas>,
+            .shares_micro_batches = true,
+        },
 };
 
 }  // namespace plimsoll

@@ -46,12 +46,8 @@ extern constinit const StrategyInfo hsm2dl_strategy{
     .family = Family::hybrid,
     .summary = "The machine is halved level by level; in each, every operator is cut where a symbolic BSP model says.",
     .source = "Wang, HSM2DL (thesis, tel-04088683); Wang, Li et al., SMSG, IJPP 2023",
-    .chains_only = false,
     .options = hsm2dl_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .decide = by_options<hsm2dl_splits>,
-    .ranks = by_options<split_ranks>,
+    .kind = SplitStrategy{.decide = by_options<hsm2dl_splits>, .ranks = by_options<split_ranks>},
 };
 
 }  // namespace plimsoll

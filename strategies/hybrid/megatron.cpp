@@ -121,12 +121,8 @@ extern constinit const StrategyInfo megatron_strategy{
     .source =
         "Shoeybi et al., Megatron-LM, 2019; sequence: Korthikanti et al., Reducing Activation Recomputation in "
         "Large Transformer Models, 2022",
-    .chains_only = false,
     .options = megatron_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .decide = by_options<megatron_splits>,
-    .ranks = by_options<tensor_ranks>,
+    .kind = SplitStrategy{.decide = by_options<megatron_splits>, .ranks = by_options<tensor_ranks>},
 };
 
 }  // namespace plimsoll

@@ -33,12 +33,8 @@ extern constinit const StrategyInfo optcnn_strategy{
     .summary =
         "Operators are cut over nodes and devices of a node at once, at the least cost by node and edge elimination.",
     .source = "Jia et al., Exploring Hidden Dimensions in Parallelizing Convolutional Neural Networks, ICML 2018",
-    .chains_only = false,
     .options = optcnn_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .decide = by_options<optcnn_splits>,
-    .ranks = by_options<split_ranks>,
+    .kind = SplitStrategy{.decide = by_options<optcnn_splits>, .ranks = by_options<split_ranks>},
 };
 
 }  // namespace plimsoll

@@ -112,12 +112,8 @@ extern constinit const StrategyInfo piper_strategy{
     .summary = "a 1F1B pipeline of stages with replicas, whose operators are shared out among devices, by Piper",
     .source =
         "Tarnawski, Narayanan, Phanishayee, Piper: Multidimensional Planner for DNN Parallelization, NeurIPS 2021",
-    .chains_only = false,
     .options = piper_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .decide = by_options<piper_splits>,
-    .partition = by_options<piper_partition>,
+    .kind = SplitStrategy{.decide = by_options<piper_splits>, .partition = by_options<piper_partition>},
 };
 
 }  // namespace plimsoll

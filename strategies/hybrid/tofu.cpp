@@ -29,12 +29,8 @@ extern constinit const StrategyInfo tofu_strategy{
         "The machine is halved level by level; in each, dynamic programming cuts all operators at the least cost.",
     .source =
         "Wang, Huang and Li, Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019",
-    .chains_only = false,
     .options = tofu_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .decide = by_options<tofu_splits>,
-    .ranks = by_options<split_ranks>,
+    .kind = SplitStrategy{.decide = by_options<tofu_splits>, .ranks = by_options<split_ranks>},
 };
 
 }  // namespace plimsoll

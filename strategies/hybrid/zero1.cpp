@@ -20,13 +20,13 @@ extern constinit const StrategyInfo zero1_strategy{
     .summary =
         "Data parallelism in which every replica updates a share of the parameters and has only its optimizer states.",
     .source = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020",
-    .chains_only = false,
     .options = zero1_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .shares_micro_batches = true,
-    .transform = by_options<zero1_ranks>,
-    .ranks = by_options<replicas>,
+    .kind =
+        SplitStrategy{
+            .transform = by_options<zero1_ranks>,
+            .ranks = by_options<replicas>,
+            .shares_micro_batches = true,
+        },
 };
 
 }  // namespace plimsoll

@@ -16,13 +16,13 @@ extern constinit const StrategyInfo zero2_strategy{
     .family = Family::hybrid,
     .summary = "As zero1; of the gradients, too, every replica keeps the sums of its share only.",
     .source = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020",
-    .chains_only = false,
     .options = zero2_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .shares_micro_batches = true,
-    .transform = by_options<zero2_ranks>,
-    .ranks = by_options<replicas>,
+    .kind =
+        SplitStrategy{
+            .transform = by_options<zero2_ranks>,
+            .ranks = by_options<replicas>,
+            .shares_micro_batches = true,
+        },
 };
 
 }  // namespace plimsoll

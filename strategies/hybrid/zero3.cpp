@@ -28,13 +28,13 @@ extern constinit const StrategyInfo zero3_strategy{
     .summary =
         "As zero2; of the parameters, too, every replica keeps its share, and a stage gathers them to run (FSDP).",
     .source = "Rajbhandari et al., SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023",
-    .chains_only = false,
     .options = zero3_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .shares_micro_batches = true,
-    .transform = by_options<zero3_ranks>,
-    .ranks = by_options<replicas>,
+    .kind =
+        SplitStrategy{
+            .transform = by_options<zero3_ranks>,
+            .ranks = by_options<replicas>,
+            .shares_micro_batches = true,
+        },
 };
 
 }  // namespace plimsoll

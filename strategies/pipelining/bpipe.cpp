@@ -73,10 +73,8 @@ extern constinit const StrategyInfo bpipe_strategy{
     .source = "Kim et al., 'BPipe: memory-balanced pipeline parallelism for training large language models', ICML 2023",
     .chains_only = true,
     .options = bpipe_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<bpipe_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .kind =
+        PartitionStrategy{.partition = by_options<bpipe_partition>, .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

@@ -51,10 +51,8 @@ extern constinit const StrategyInfo chimera_strategy{
         "2021",
     .chains_only = true,
     .options = chimera_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<chimera_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .kind =
+        PartitionStrategy{.partition = by_options<chimera_partition>, .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

@@ -35,10 +35,8 @@ extern constinit const StrategyInfo dualpipe_strategy{
     .source = "DeepSeek-AI, 'DeepSeek-V3 technical report', 2024",
     .chains_only = true,
     .options = dualpipe_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<dualpipe_partition>,
-    .splits_backward = [](const Options&) { return true; },
+    .kind = PartitionStrategy{.partition = by_options<dualpipe_partition>,
+                              .splits_backward = [](const Options&) { return true; }},
 };
 
 }  // namespace plimsoll

@@ -43,10 +43,8 @@ extern constinit const StrategyInfo dualpipe_v_strategy{
     .source = "DeepSeek-AI, DualPipe, 2025; cut in half: Qi, 'DualPipe could be better without the Dual', 2025",
     .chains_only = true,
     .options = dualpipe_v_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<dualpipe_v_partition>,
-    .splits_backward = [](const Options&) { return true; },
+    .kind = PartitionStrategy{.partition = by_options<dualpipe_v_partition>,
+                              .splits_backward = [](const Options&) { return true; }},
 };
 
 }  // namespace plimsoll

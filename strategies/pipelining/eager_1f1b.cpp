@@ -26,10 +26,8 @@ extern constinit const StrategyInfo eager_1f1b_strategy{
     .source = "Zhuang et al., 'On optimizing the communication of model parallelism', MLSys 2023",
     .chains_only = true,
     .options = eager_1f1b_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<eager_1f1b_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .kind = PartitionStrategy{.partition = by_options<eager_1f1b_partition>,
+                              .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

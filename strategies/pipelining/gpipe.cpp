@@ -34,10 +34,8 @@ extern constinit const StrategyInfo gpipe_strategy{
     .source = "Huang et al., 'GPipe', NeurIPS 2019",
     .chains_only = true,
     .options = gpipe_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<gpipe_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .kind =
+        PartitionStrategy{.partition = by_options<gpipe_partition>, .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

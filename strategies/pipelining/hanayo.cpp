@@ -63,10 +63,8 @@ extern constinit const StrategyInfo hanayo_strategy{
     .source = "Liu et al., 'Hanayo: harnessing wave-like pipeline parallelism', SC 2023",
     .chains_only = true,
     .options = hanayo_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<hanayo_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .kind =
+        PartitionStrategy{.partition = by_options<hanayo_partition>, .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

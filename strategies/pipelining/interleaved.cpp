@@ -74,10 +74,8 @@ extern constinit const StrategyInfo interleaved_strategy{
         "less_memory: SAPP",
     .chains_only = true,
     .options = interleaved_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<interleaved_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .kind = PartitionStrategy{.partition = by_options<interleaved_partition>,
+                              .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

@@ -27,10 +27,8 @@ extern constinit const StrategyInfo one_forward_one_backward_strategy{
     .source = "Narayanan et al., 'PipeDream', SOSP 2019 (with a flush); Fan et al., 'DAPPLE', PPoPP 2021",
     .chains_only = true,
     .options = one_forward_one_backward_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<one_forward_one_backward_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .kind = PartitionStrategy{.partition = by_options<one_forward_one_backward_partition>,
+                              .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

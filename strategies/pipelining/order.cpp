@@ -75,10 +75,7 @@ extern constinit const StrategyInfo order_strategy{
     .source = "PyTorch, torch.distributed.pipelining.schedules",
     .chains_only = true,
     .options = order_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<order_partition>,
-    .splits_backward = by_options<splits_backward>,
+    .kind = PartitionStrategy{.partition = by_options<order_partition>, .splits_backward = by_options<splits_backward>},
 };
 
 }  // namespace plimsoll

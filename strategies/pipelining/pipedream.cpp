@@ -27,12 +27,10 @@ extern constinit const StrategyInfo pipedream_strategy{
         "micro-batch in flight",
     .source = "Narayanan et al., 'PipeDream: generalized pipeline parallelism for DNN training', SOSP 2019",
     .chains_only = true,
-    .options = pipedream_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_updates = true,
-    .partition = by_options<pipedream_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .options = pipedream_options,
+    .kind = PartitionStrategy{.partition = by_options<pipedream_partition>,
+                              .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

@@ -48,12 +48,10 @@ extern constinit const StrategyInfo pipedream_2bw_strategy{
         "1f1b that is never flushed: an update after every group of micro-batches, and two versions of the weights",
     .source = "Narayanan et al., 'Memory-efficient pipeline-parallel DNN training', ICML 2021",
     .chains_only = true,
-    .options = pipedream_2bw_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_updates = true,
-    .partition = by_options<pipedream_2bw_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .options = pipedream_2bw_options,
+    .kind = PartitionStrategy{.partition = by_options<pipedream_2bw_partition>,
+                              .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

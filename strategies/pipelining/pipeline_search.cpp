@@ -354,10 +354,8 @@ extern constinit const StrategyInfo pipeline_search_strategy{
     .source = "own",
     .chains_only = true,
     .options = pipeline_search_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<pipeline_search_partition>,
-    .splits_backward = [](const Options&) { return true; },
+    .kind = PartitionStrategy{.partition = by_options<pipeline_search_partition>,
+                              .splits_backward = [](const Options&) { return true; }},
 };
 
 }  // namespace plimsoll

@@ -139,10 +139,8 @@ extern constinit const StrategyInfo pipeoffload_strategy{
     .source = "Wan et al., 'PipeOffload: improving scalability of pipeline parallelism with memory optimization', 2025",
     .chains_only = true,
     .options = pipeoffload_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<pipeoffload_partition>,
-    .splits_backward = by_options<is_backward_split>,
+    .kind = PartitionStrategy{.partition = by_options<pipeoffload_partition>,
+                              .splits_backward = by_options<is_backward_split>},
 };
 
 }  // namespace plimsoll

@@ -197,12 +197,13 @@ extern constinit const StrategyInfo seq1f1b_strategy{
         "Sun et al., 'Seq1F1B: efficient sequence-level pipeline parallelism for large language model training', 2024",
     .chains_only = true,
     .options = seq1f1b_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .transform = by_options<with_slices>,
-    .partition = by_options<seq1f1b_partition>,
-    .splits_backward = by_options<is_backward_split>,
-    .slices = by_options<asked_slices>,
+    .kind =
+        PartitionStrategy{
+            .partition = by_options<seq1f1b_partition>,
+            .transform = by_options<with_slices>,
+            .splits_backward = by_options<is_backward_split>,
+            .slices = by_options<asked_slices>,
+        },
 };
 
 }  // namespace plimsoll

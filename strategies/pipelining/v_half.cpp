@@ -104,10 +104,8 @@ extern constinit const StrategyInfo v_half_strategy{
     .source = "Qi et al., 'Pipeline parallelism with controllable memory', NeurIPS 2024",
     .chains_only = true,
     .options = v_half_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<v_half_partition>,
-    .splits_backward = by_options<is_v_half_split>,
+    .kind =
+        PartitionStrategy{.partition = by_options<v_half_partition>, .splits_backward = by_options<is_v_half_split>},
 };
 
 }  // namespace plimsoll

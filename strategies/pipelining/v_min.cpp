@@ -28,10 +28,8 @@ extern constinit const StrategyInfo v_min_strategy{
     .source = "Qi et al., 'Pipeline parallelism with controllable memory', NeurIPS 2024",
     .chains_only = true,
     .options = v_min_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<v_min_partition>,
-    .splits_backward = [](const Options&) { return true; },
+    .kind = PartitionStrategy{.partition = by_options<v_min_partition>,
+                              .splits_backward = [](const Options&) { return true; }},
 };
 
 }  // namespace plimsoll

@@ -25,10 +25,8 @@ extern constinit const StrategyInfo zb_h1_strategy{
     .source = "Qi et al., 'Zero bubble pipeline parallelism', ICLR 2024",
     .chains_only = true,
     .options = zb_h1_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<zb_h1_partition>,
-    .splits_backward = [](const Options&) { return true; },
+    .kind = PartitionStrategy{.partition = by_options<zb_h1_partition>,
+                              .splits_backward = [](const Options&) { return true; }},
 };
 
 }  // namespace plimsoll

@@ -328,11 +328,8 @@ extern constinit const StrategyInfo auto_strategy{
     .family = Family::placement,
     .summary = "the fastest placement of all that quick planners and a search by simulation find",
     .source = "own",
-    .chains_only = false,
     .options = auto_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<auto_partition>,
+    .kind = PartitionStrategy{.partition = by_options<auto_partition>},
 };
 
 }  // namespace plimsoll

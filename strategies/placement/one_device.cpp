@@ -36,11 +36,8 @@ extern constinit const StrategyInfo one_device_strategy{
     .family = Family::placement,
     .summary = "All ops on the fastest device that can hold them.",
     .source = "folklore",
-    .chains_only = false,
     .options = one_device_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<one_device_partition>,
+    .kind = PartitionStrategy{.partition = by_options<one_device_partition>},
 };
 
 }  // namespace plimsoll

@@ -31,11 +31,8 @@ extern constinit const StrategyInfo round_robin_strategy{
     .family = Family::placement,
     .summary = "Ops to the devices in turn: what a placement is worth that knows nothing.",
     .source = "folklore",
-    .chains_only = false,
     .options = round_robin_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<round_robin_partition>,
+    .kind = PartitionStrategy{.partition = by_options<round_robin_partition>},
 };
 
 }  // namespace plimsoll

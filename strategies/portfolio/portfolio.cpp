@@ -234,10 +234,8 @@ extern constinit const StrategyInfo portfolio_strategy{
     .family = Family::baseline,
     .summary = "asks every strategy that trains exactly, alone and composed, and improves the best plan by local moves",
     .source = "none: a choice among the other strategies",
-    .chains_only = false,
     .options = portfolio_options,
-    .tapes = by_options<portfolio_tapes>,
-    .candidates = by_options<portfolio_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<portfolio_tapes>, .candidates = by_options<portfolio_candidates>},
     .effort = {.trials = {.problems = 5, .stride = 7, .stages = 3, .ops = 4}},
 };
 

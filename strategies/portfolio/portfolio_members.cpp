@@ -60,7 +60,7 @@ std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t
   std::vector<Member> members;
   const auto add = [&](std::vector<Pass> passes) {
     if (target == MembersFor::pytorch) {
-      if (std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->moves_parameters; })) return;
+      if (std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->moves_parameters(); })) return;
       for (Pass& pass : passes) {
         if (pass.options.get_if<ChunkOptions>() != nullptr) pass.options.change<ChunkOptions>().chunks = 1;
       }
@@ -71,7 +71,7 @@ std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t
   };
   for (const StrategyInfo* strategy : strategies()) {
     const bool trains_exactly = strategy->family != Family::compression;  // what is lossless rests on a promise
-    if (strategy->tapes == nullptr || strategy == &portfolio_strategy || !trains_exactly) continue;
+    if (!strategy->makes_tapes() || strategy == &portfolio_strategy || !trains_exactly) continue;
     add({limited(*strategy, std::max<std::int64_t>(effort, 1))});
   }
   for (std::vector<Pass>& passes : compositions()) add(std::move(passes));

@@ -71,13 +71,10 @@ extern constinit const StrategyInfo adafactor_strategy{
     .family = Family::transform,
     .summary = "keeps of squared gradients the means of rows and columns instead of Adam's two states",
     .source = "Shazeer and Stern, 'Adafactor: adaptive learning rates with sublinear memory cost', ICML 2018",
-    .chains_only = false,
-    .options = adafactor_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_updates = true,
     .needs_shapes = true,
-    .transform = by_options<adafactor>,
+    .options = adafactor_options,
+    .kind = TransformStrategy{.transform = by_options<adafactor>},
 };
 
 }  // namespace plimsoll

@@ -95,12 +95,9 @@ extern constinit const StrategyInfo adam8bit_strategy{
     .family = Family::transform,
     .summary = "keeps Adam's two states in 8 bits a number, in blocks of 256 that share a scale",
     .source = "Dettmers et al., '8-bit optimizers via block-wise quantization', ICLR 2022",
-    .chains_only = false,
-    .options = adam8bit_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_updates = true,
-    .transform = by_options<adam8bit>,
+    .options = adam8bit_options,
+    .kind = TransformStrategy{.transform = by_options<adam8bit>},
 };
 
 }  // namespace plimsoll

@@ -386,12 +386,9 @@ extern constinit const StrategyInfo channel_prune_strategy{
     .family = Family::transform,
     .summary = "takes a share of the channels out of every convolution; its time goes in measured steps",
     .source = "Li et al., 'Pruning filters for efficient ConvNets', ICLR 2017",
-    .chains_only = false,
-    .options = channel_prune_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_shapes = true,
-    .transform = by_options<channel_prune>,
+    .options = channel_prune_options,
+    .kind = TransformStrategy{.transform = by_options<channel_prune>},
 };
 
 }  // namespace plimsoll

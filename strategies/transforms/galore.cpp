@@ -183,13 +183,10 @@ extern constinit const StrategyInfo galore_strategy{
     .family = Family::transform,
     .summary = "keeps Adam's states in a space of low rank, which gradients of matrices are projected to",
     .source = "Zhao et al., 'GaLore: memory-efficient LLM training by gradient low-rank projection', ICML 2024",
-    .chains_only = false,
-    .options = galore_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_updates = true,
     .needs_shapes = true,
-    .transform = by_options<galore>,
+    .options = galore_options,
+    .kind = TransformStrategy{.transform = by_options<galore>},
 };
 
 }  // namespace plimsoll

@@ -346,12 +346,9 @@ extern constinit const StrategyInfo patch_strategy{
     .family = Family::transform,
     .summary = "inference whose first stages run patch by patch, the patches' halos again in each",
     .source = "Lin et al., 'MCUNetV2: memory-efficient patch-based inference for tiny deep learning', NeurIPS 2021",
-    .chains_only = false,
-    .options = patch_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_shapes = true,
-    .transform = by_options<patch>,
+    .options = patch_options,
+    .kind = TransformStrategy{.transform = by_options<patch>},
 };
 
 }  // namespace plimsoll

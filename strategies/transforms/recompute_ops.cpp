@@ -72,11 +72,8 @@ extern constinit const StrategyInfo recompute_ops_strategy{
     .source =
         "Korthikanti et al., 'Reducing activation recomputation in large transformer models', MLSys 2023 (selective "
         "activation recomputation)",
-    .chains_only = false,
     .options = recompute_ops_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .transform = by_options<recompute_ops>,
+    .kind = TransformStrategy{.transform = by_options<recompute_ops>},
 };
 
 }  // namespace plimsoll

@@ -144,11 +144,8 @@ extern constinit const StrategyInfo seer_strategy{
     .source =
         "Chen et al., 'Improving computational efficiency in visual reinforcement learning via stored embeddings', "
         "NeurIPS 2021",
-    .chains_only = false,
     .options = seer_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .transform = by_options<seer>,
+    .kind = TransformStrategy{.transform = by_options<seer>},
 };
 
 }  // namespace plimsoll

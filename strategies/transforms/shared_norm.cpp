@@ -54,12 +54,8 @@ extern constinit const StrategyInfo shared_norm_strategy{
     .family = Family::transform,
     .summary = "lets layer norms keep their result, which the next layer keeps anyway, instead of their input",
     .source = "Yang et al., Approximate and Memory-Sharing Backpropagation, ICML 2024",
-    .chains_only = false,
-    .options = {},
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_shapes = true,
-    .transform = shared_norm,
+    .kind = TransformStrategy{.transform = shared_norm},
 };
 
 }  // namespace plimsoll

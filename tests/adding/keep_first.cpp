@@ -53,9 +53,12 @@ extern constinit const StrategyInfo keep_first_strategy{
     .source = "own, as an example",
     .chains_only = true,
     .options = keep_first_options,
-    .tapes = by_options<keep_first_tapes>,
-    .candidates = by_options<keep_first_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<keep_first_tapes>,
+            .candidates = by_options<keep_first_candidates>,
+            .plans_parts = true,
+        },
 };
 
 }  // namespace plimsoll

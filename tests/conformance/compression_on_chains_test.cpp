@@ -37,7 +37,7 @@ std::string spec_of(std::string_view pattern, std::string_view packer) {
 /// Stages of unequal times and sizes, on a device whose memory is slow to read or takes no time.
 Problem packed_problem(std::uint64_t seed, const std::vector<Pass>& passes, bool has_lists = true) {
   Random random(seed);
-  const bool both_ways = passes[0].strategy->name == "chimera", is_alone = passes[0].strategy->partition == nullptr;
+  const bool both_ways = passes[0].strategy->name == "chimera", is_alone = !passes[0].strategy->partitions();
   const std::uint32_t devices = is_alone ? 1 : both_ways ? 2 : random.between(1, 4);
   const std::uint32_t least = is_alone ? 1 : 2 * devices;
   Chain chain = with_own_parameters(random_small_chain(seed, random.between(least, least + 5)));

@@ -121,7 +121,7 @@ struct Case {
 };
 
 Platform machine_for(const StrategyInfo& strategy) {
-  if (!strategy.moves_parameters) return gpus({});
+  if (!strategy.moves_parameters()) return gpus({});
   return gpus({.to_host = {16}, .adam = BytesPerSecond{8}, .to_disk = BytesPerSecond{8}});
 }
 

@@ -77,9 +77,8 @@ std::variant<Chain, Graph> model_for(std::span<const Pass> passes, const Setting
 
 /// Whether one of them works on several devices; others take as long for each micro-batch as for the first.
 bool use_several_devices(std::span<const Pass> passes) {
-  return std::ranges::any_of(passes, [](const Pass& pass) {
-    return pass.strategy->partition != nullptr || pass.strategy->family == Family::hybrid;
-  });
+  return std::ranges::any_of(
+      passes, [](const Pass& pass) { return pass.strategy->partitions() || pass.strategy->family == Family::hybrid; });
 }
 
 /// What is wrong with a plan, in words; empty: nothing.

@@ -66,7 +66,7 @@ TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets"
       INFO(spec << ", seed " << seed);
       const std::vector<Pass> passes = parse_spec(spec, "test");
       const Problem problem = transformed(pipeline_to_save_in(seed, passes), passes);
-      if (pipe == "chimera" && passes.back().strategy->moves_parameters) {
+      if (pipe == "chimera" && passes.back().strategy->moves_parameters()) {
         CHECK_THROWS_AS(plan(problem, passes, std::nullopt), InputError);  // each copy's gradients are summed
         continue;
       }

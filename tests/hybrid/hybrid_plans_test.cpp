@@ -60,7 +60,7 @@ void judge_all(const Problem& problem, std::span<const Pass> passes) {
   // A pipeline that is cut by what fits may be faster by chance where it is asked by itself; never where asked
   // together.
   const auto is_pipeline = [](const Pass& pass) {
-    return pass.strategy->family == Family::hybrid && pass.strategy->partition != nullptr;
+    return pass.strategy->family == Family::hybrid && pass.strategy->partitions();
   };
   const bool cuts_by_budget = std::ranges::any_of(passes, is_pipeline);
   const std::vector<std::optional<Bytes>> budgets{std::nullopt, Bytes{free.peak.count * 9 / 10},
@@ -100,7 +100,7 @@ TEST_CASE("every hybrid strategy keeps what strategies promise on 1, 2 and 4 dev
     for (const StrategyInfo* strategy : strategies()) {
       if (strategy->family != Family::hybrid) continue;
       for (const char* behind : {"", "|greedy_recompute", "|1f1b(stages=1)|rotor"}) {
-        const bool is_pipeline = strategy->partition != nullptr;  // which stands for all devices, not for one
+        const bool is_pipeline = strategy->partitions();  // which stands for all devices, not for one
         if (is_pipeline && behind != std::string_view()) behind = "|rotor";
         const std::string spec = std::string(strategy->name) + behind;
         CAPTURE(spec, shape.nodes, shape.devices);

@@ -36,7 +36,7 @@ std::vector<std::optional<Bytes>> budgets_of(const Problem& problem, const std::
 
 /// Transforms train something else: see below. What compresses trains with approximations: packed_training_test.cpp.
 bool trains_everything(const StrategyInfo& strategy) {
-  return strategy.tapes != nullptr && strategy.family != Family::compression;
+  return strategy.makes_tapes() && strategy.family != Family::compression;
 }
 
 /// Plain training: the schedule that everything is held to, and what it ends with.

@@ -466,10 +466,8 @@ extern constinit const StrategyInfo capuchin_strategy{
     .summary =
         "offloads the values with the most free time in a measured iteration, and recomputes where that costs less",
     .source = "Peng, Shi, Dai, Jin, Ma, Xiong, Yang, Qian, \"Capuchin\", ASPLOS 2020",
-    .chains_only = false,
     .options = capuchin_options,
-    .tapes = by_options<capuchin_tapes>,
-    .candidates = by_options<capuchin_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<capuchin_tapes>, .candidates = by_options<capuchin_candidates>},
     .effort = {.stages = 300, .ops = 5000},
 };
 

@@ -205,8 +205,7 @@ extern constinit const StrategyInfo offload_dp_strategy{
     .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
     .chains_only = true,
     .options = offload_dp_options,
-    .tapes = by_options<offload_dp_tapes>,
-    .candidates = by_options<offload_dp_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<offload_dp_tapes>, .candidates = by_options<offload_dp_candidates>},
     .effort = {.stages = 300},
 };
 

@@ -519,10 +519,8 @@ extern constinit const StrategyInfo offload_exact_strategy{
     .family = Family::offloading,
     .summary = "the fastest way to offload whole values in any order, on short chains, with a proven gap",
     .source = "own; the problem is Beaumont, Eyraud-Dubois, Shilova's, Euro-Par 2020",
-    .chains_only = false,
     .options = offload_exact_options,
-    .tapes = by_options<offload_exact_tapes>,
-    .candidates = by_options<offload_exact_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<offload_exact_tapes>, .candidates = by_options<offload_exact_candidates>},
     .effort = {.stages = 20, .ops = 40, .trials = {.problems = 50, .stride = 7, .stages = 4, .ops = 6}},
 };
 

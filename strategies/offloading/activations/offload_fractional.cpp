@@ -63,10 +63,9 @@ extern constinit const StrategyInfo offload_fractional_strategy{
     .family = Family::offloading,
     .summary = "offloads only the bytes above the budget, oldest values first, in chunks",
     .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
-    .chains_only = false,
     .options = offload_fractional_options,
-    .tapes = by_options<offload_fractional_tapes>,
-    .candidates = by_options<offload_fractional_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<offload_fractional_tapes>,
+                         .candidates = by_options<offload_fractional_candidates>},
     .effort = {.stages = 300, .ops = 5000},
 };
 

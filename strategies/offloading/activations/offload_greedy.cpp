@@ -157,10 +157,9 @@ extern constinit const StrategyInfo offload_greedy_strategy{
     .family = Family::offloading,
     .summary = "where memory is fullest, offloads the values that free the most bytes per second of exposed copying",
     .source = "own; free time as measured by Capuchin, Peng et al., ASPLOS 2020",
-    .chains_only = false,
     .options = offload_greedy_options,
-    .tapes = by_options<offload_greedy_tapes>,
-    .candidates = by_options<offload_greedy_candidates>,
+    .kind =
+        TapeStrategy{.tapes = by_options<offload_greedy_tapes>, .candidates = by_options<offload_greedy_candidates>},
 };
 
 }  // namespace plimsoll

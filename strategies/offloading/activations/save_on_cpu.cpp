@@ -46,10 +46,7 @@ extern constinit const StrategyInfo save_on_cpu_strategy{
     .family = Family::offloading,
     .summary = "copies every saved tensor to the host and back, and computes nothing during a copy",
     .source = "PyTorch, torch.autograd.graph.save_on_cpu",
-    .chains_only = false,
-    .options = {},
-    .tapes = save_on_cpu_tapes,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = save_on_cpu_tapes},
 };
 
 }  // namespace plimsoll

@@ -160,10 +160,8 @@ extern constinit const StrategyInfo superneurons_strategy{
     .summary =
         "offloads the outputs of convolutions, least recently used first, and recomputes the layers between them",
     .source = "Wang, Ye, Zhao, Wu, Li, Song, Xu, Kraska, \"SuperNeurons\", PPoPP 2018",
-    .chains_only = false,
     .options = superneurons_options,
-    .tapes = by_options<superneurons_tapes>,
-    .candidates = by_options<superneurons_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<superneurons_tapes>, .candidates = by_options<superneurons_candidates>},
 };
 
 }  // namespace plimsoll

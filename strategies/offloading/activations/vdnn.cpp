@@ -102,10 +102,8 @@ extern constinit const StrategyInfo vdnn_strategy{
     .family = Family::offloading,
     .summary = "offloads each layer's input during its forward and prefetches it one layer ahead of its backward",
     .source = "Rhu, Gimelshein, Clemons, Zulfiqar, Keckler, \"vDNN\", MICRO 2016",
-    .chains_only = false,
     .options = vdnn_options,
-    .tapes = by_options<vdnn_tapes>,
-    .candidates = by_options<vdnn_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<vdnn_tapes>, .candidates = by_options<vdnn_candidates>},
 };
 
 }  // namespace plimsoll

@@ -81,11 +81,13 @@ extern constinit const StrategyInfo demand_layering_strategy{
     .family = Family::offloading,
     .summary = "streams parameters to the device layer by layer and updates them on the host",
     .source = "Ji et al., 'Demand Layering for real-time DNN inference with minimized memory usage', RTSS 2022",
-    .chains_only = false,
     .options = demand_layering_options,
-    .tapes = by_options<demand_layering_tapes>,
-    .candidates = by_options<demand_layering_candidates>,
-    .moves_parameters = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<demand_layering_tapes>,
+            .candidates = by_options<demand_layering_candidates>,
+            .moves_parameters = true,
+        },
 };
 
 }  // namespace plimsoll

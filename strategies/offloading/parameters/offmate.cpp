@@ -201,11 +201,13 @@ extern constinit const StrategyInfo offmate_strategy{
     .summary = "streams a share of the parameters to the device and updates a share on the host, during the iteration",
     .source =
         "Zhao et al., 'OffMate: full fine-tuning of LLMs on a single GPU by re-materialization and offloading', 2024",
-    .chains_only = false,
     .options = offmate_options,
-    .tapes = by_options<offmate_tapes>,
-    .candidates = by_options<offmate_candidates>,
-    .moves_parameters = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<offmate_tapes>,
+            .candidates = by_options<offmate_candidates>,
+            .moves_parameters = true,
+        },
 };
 
 }  // namespace plimsoll

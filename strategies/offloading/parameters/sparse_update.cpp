@@ -121,11 +121,8 @@ extern constinit const StrategyInfo sparse_update_strategy{
     .family = Family::transform,
     .summary = "trains only the chosen parameters: the others have no gradients, optimizer states or updates",
     .source = "Lin et al., 'On-device training under 256 KB memory', NeurIPS 2022",
-    .chains_only = false,
     .options = sparse_update_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .transform = by_options<sparse_update>,
+    .kind = TransformStrategy{.transform = by_options<sparse_update>},
 };
 
 }  // namespace plimsoll

@@ -38,12 +38,9 @@ extern constinit const StrategyInfo zero_infinity_strategy{
     .family = Family::offloading,
     .summary = "keeps optimizer states on a disk and updates the parameters on the host, a few at a time",
     .source = "Rajbhandari et al., 'ZeRO-Infinity: breaking the GPU memory wall', SC 2021",
-    .chains_only = false,
-    .options = zero_infinity_options,
-    .tapes = by_options<zero_infinity_tapes>,
-    .candidates = nullptr,
     .needs_updates = true,
-    .moves_parameters = true,
+    .options = zero_infinity_options,
+    .kind = TapeStrategy{.tapes = by_options<zero_infinity_tapes>, .moves_parameters = true},
 };
 
 }  // namespace plimsoll

@@ -259,10 +259,8 @@ extern constinit const StrategyInfo poet_strategy{
     .source =
         "Patil et al., \"POET: Training Neural Networks on Tiny Devices with Integrated Rematerialization and "
         "Paging\", ICML 2022",
-    .chains_only = false,
     .options = poet_options,
-    .tapes = by_options<poet_tapes>,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = by_options<poet_tapes>},
     .effort = {.stages = 3, .ops = 9, .trials = {.problems = 20, .stride = 9, .stages = 2, .ops = 3}},
 };
 

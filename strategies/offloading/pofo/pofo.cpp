@@ -208,8 +208,7 @@ extern constinit const StrategyInfo pofo_strategy{
         "2021",
     .chains_only = true,
     .options = pofo_options,
-    .tapes = by_options<pofo_tapes>,
-    .candidates = by_options<pofo_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<pofo_tapes>, .candidates = by_options<pofo_candidates>},
     .effort = {.stages = 40},
 };
 

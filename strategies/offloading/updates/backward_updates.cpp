@@ -35,12 +35,8 @@ extern constinit const StrategyInfo backward_updates_strategy{
     .family = Family::offloading,
     .summary = "updates each parameter within the backward, so that its gradient dies at once",
     .source = "Lv et al., LOMO, ACL 2024; Zhao et al., GaLore, ICML 2024",
-    .chains_only = false,
-    .options = {},
-    .tapes = backward_updates_tapes,
-    .candidates = nullptr,
     .needs_updates = true,
-    .moves_parameters = true,
+    .kind = TapeStrategy{.tapes = backward_updates_tapes, .moves_parameters = true},
 };
 
 }  // namespace plimsoll

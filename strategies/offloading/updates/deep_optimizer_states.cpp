@@ -100,12 +100,14 @@ extern constinit const StrategyInfo deep_optimizer_states_strategy{
     .family = Family::offloading,
     .summary = "interleaves updates on the host with updates on the device, to which optimizer states are copied",
     .source = "Maurya et al., 'Deep Optimizer States', Middleware 2024",
-    .chains_only = false,
-    .options = deep_optimizer_states_options,
-    .tapes = by_options<deep_optimizer_states_tapes>,
-    .candidates = by_options<deep_optimizer_states_candidates>,
     .needs_updates = true,
-    .moves_parameters = true,
+    .options = deep_optimizer_states_options,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<deep_optimizer_states_tapes>,
+            .candidates = by_options<deep_optimizer_states_candidates>,
+            .moves_parameters = true,
+        },
 };
 
 }  // namespace plimsoll

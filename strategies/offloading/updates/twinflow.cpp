@@ -84,12 +84,14 @@ extern constinit const StrategyInfo twinflow_strategy{
     .family = Family::offloading,
     .summary = "updates a share of the parameters on the host and the rest on the device",
     .source = "DeepSpeed, 'ZeRO-Offload++: TwinFlow', 2023",
-    .chains_only = false,
-    .options = twinflow_options,
-    .tapes = by_options<twinflow_tapes>,
-    .candidates = by_options<twinflow_candidates>,
     .needs_updates = true,
-    .moves_parameters = true,
+    .options = twinflow_options,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<twinflow_tapes>,
+            .candidates = by_options<twinflow_candidates>,
+            .moves_parameters = true,
+        },
 };
 
 }  // namespace plimsoll

@@ -29,12 +29,9 @@ extern constinit const StrategyInfo zero_offload_strategy{
     .family = Family::offloading,
     .summary = "keeps optimizer states on the host and updates the parameters there",
     .source = "Ren et al., 'ZeRO-Offload: democratizing billion-scale model training', USENIX ATC 2021",
-    .chains_only = false,
-    .options = zero_offload_options,
-    .tapes = by_options<zero_offload_tapes>,
-    .candidates = nullptr,
     .needs_updates = true,
-    .moves_parameters = true,
+    .options = zero_offload_options,
+    .kind = TapeStrategy{.tapes = by_options<zero_offload_tapes>, .moves_parameters = true},
 };
 
 }  // namespace plimsoll

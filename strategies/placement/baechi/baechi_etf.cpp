@@ -26,11 +26,8 @@ extern constinit const StrategyInfo baechi_etf_strategy{
     .summary =
         "groups and fuses ops, then takes within memory what starts first, with one channel for transfers a device",
     .source = "Jeon et al., SoCC 2020",
-    .chains_only = false,
     .options = baechi_etf_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<baechi_etf_partition>,
+    .kind = PartitionStrategy{.partition = by_options<baechi_etf_partition>},
 };
 
 }  // namespace plimsoll

@@ -24,11 +24,8 @@ extern constinit const StrategyInfo baechi_sct_strategy{
     .family = Family::placement,
     .summary = "as baechi_etf, but devices wait for the favourite child of what ran last, by a linear program",
     .source = "Jeon et al., SoCC 2020; Hanen and Munier 1995",
-    .chains_only = false,
     .options = baechi_sct_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<baechi_sct_partition>,
+    .kind = PartitionStrategy{.partition = by_options<baechi_sct_partition>},
 };
 
 }  // namespace plimsoll

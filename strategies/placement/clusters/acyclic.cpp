@@ -146,11 +146,8 @@ extern constinit const StrategyInfo acyclic_strategy{
     .source =
         "Herrmann, Ozkaya, Ucar, Kaya, Catalyurek, 'Multilevel algorithms for acyclic partitioning of directed "
         "acyclic graphs', SIAM J. Scientific Computing 41(4), 2019",
-    .chains_only = false,
     .options = acyclic_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<acyclic_partition>,
+    .kind = PartitionStrategy{.partition = by_options<acyclic_partition>},
 };
 
 }  // namespace plimsoll

@@ -26,11 +26,8 @@ extern constinit const StrategyInfo metis_strategy{
     .source =
         "Karypis, Kumar, 'Multilevel k-way partitioning scheme for irregular graphs', J. Parallel Distrib. Comput. "
         "48(1), 1998",
-    .chains_only = false,
     .options = metis_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<metis_partition>,
+    .kind = PartitionStrategy{.partition = by_options<metis_partition>},
 };
 
 }  // namespace plimsoll

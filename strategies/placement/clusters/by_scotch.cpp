@@ -26,11 +26,8 @@ extern constinit const StrategyInfo scotch_strategy{
     .source =
         "Pellegrini, Roman, 'Scotch: a software package for static mapping by dual recursive bipartitioning of process "
         "and architecture graphs', HPCN 1996",
-    .chains_only = false,
     .options = scotch_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<scotch_partition>,
+    .kind = PartitionStrategy{.partition = by_options<scotch_partition>},
 };
 
 }  // namespace plimsoll

@@ -117,11 +117,8 @@ extern constinit const StrategyInfo contiguous_strategy{
     .family = Family::placement,
     .summary = "m-TOPO: consecutive pieces of a topological order, of about equal memory, one a device",
     .source = "Jeon et al., 'Baechi: fast device placement of machine learning graphs', SoCC 2020",
-    .chains_only = false,
     .options = contiguous_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<contiguous_partition>,
+    .kind = PartitionStrategy{.partition = by_options<contiguous_partition>},
 };
 
 }  // namespace plimsoll

@@ -60,11 +60,8 @@ extern constinit const StrategyInfo critical_path_strategy{
     .source =
         "Mayer, Mayer, Laich, 'The TensorFlow partitioning and scheduling problem: it's the critical path!', "
         "DIDL 2017",
-    .chains_only = false,
     .options = critical_path_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<critical_path_partition>,
+    .kind = PartitionStrategy{.partition = by_options<critical_path_partition>},
 };
 
 }  // namespace plimsoll

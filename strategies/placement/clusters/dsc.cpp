@@ -165,11 +165,8 @@ extern constinit const StrategyInfo dsc_strategy{
     .family = Family::placement,
     .summary = "dominant sequence clustering; clusters to the least loaded devices",
     .source = "Yang, Gerasoulis, 'DSC: scheduling parallel tasks on an unbounded number of processors', IEEE TPDS 1994",
-    .chains_only = false,
     .options = dsc_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<dsc_partition>,
+    .kind = PartitionStrategy{.partition = by_options<dsc_partition>},
 };
 
 }  // namespace plimsoll

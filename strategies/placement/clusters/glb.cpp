@@ -61,11 +61,8 @@ extern constinit const StrategyInfo glb_strategy{
     .source =
         "Radulescu, van Gemund, Lin, 'LLB: a fast and effective scheduling algorithm for distributed-memory "
         "systems', IPPS 1999",
-    .chains_only = false,
     .options = glb_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<glb_partition>,
+    .kind = PartitionStrategy{.partition = by_options<glb_partition>},
 };
 
 }  // namespace plimsoll

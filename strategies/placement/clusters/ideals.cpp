@@ -130,11 +130,8 @@ extern constinit const StrategyInfo ideals_strategy{
     .family = Family::placement,
     .summary = "the contiguous split whose fullest device has the least to compute, send and receive",
     .source = "Tarnawski et al., NeurIPS 2020",
-    .chains_only = false,
     .options = ideals_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<ideals_partition>,
+    .kind = PartitionStrategy{.partition = by_options<ideals_partition>},
 };
 
 }  // namespace plimsoll

@@ -128,11 +128,8 @@ extern constinit const StrategyInfo linear_clustering_strategy{
     .source =
         "Kim, Browne, 'A general approach to mapping of parallel computations upon multiprocessor "
         "architectures', ICPP 1988",
-    .chains_only = false,
     .options = linear_clustering_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<linear_clustering_partition>,
+    .kind = PartitionStrategy{.partition = by_options<linear_clustering_partition>},
 };
 
 }  // namespace plimsoll

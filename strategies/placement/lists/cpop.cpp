@@ -112,11 +112,8 @@ extern constinit const StrategyInfo cpop_strategy{
     .family = Family::placement,
     .summary = "puts the critical path on the processor that runs it fastest, all other ops where each ends first",
     .source = "Topcuoglu et al., IEEE TPDS 2002",
-    .chains_only = false,
     .options = cpop_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<cpop_partition>,
+    .kind = PartitionStrategy{.partition = by_options<cpop_partition>},
 };
 
 }  // namespace plimsoll

@@ -169,11 +169,8 @@ extern constinit const StrategyInfo etf_strategy{
     .family = Family::placement,
     .summary = "takes of all ops that are ready and all processors the pair that starts first",
     .source = "Hwang et al., SIAM J. Computing 1989",
-    .chains_only = false,
     .options = etf_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<etf_partition>,
+    .kind = PartitionStrategy{.partition = by_options<etf_partition>},
 };
 
 }  // namespace plimsoll

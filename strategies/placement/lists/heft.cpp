@@ -45,11 +45,8 @@ extern constinit const StrategyInfo heft_strategy{
     .family = Family::placement,
     .summary = "puts ops, longest path to the end first, where each ends first, idle times between others included",
     .source = "Topcuoglu et al., IEEE TPDS 2002",
-    .chains_only = false,
     .options = heft_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<heft_partition>,
+    .kind = PartitionStrategy{.partition = by_options<heft_partition>},
 };
 
 }  // namespace plimsoll

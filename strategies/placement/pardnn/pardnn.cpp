@@ -446,11 +446,8 @@ extern constinit const StrategyInfo pardnn_strategy{
     .source =
         "Qararyah et al., 'A computational-graph partitioning method for training memory-constrained DNNs', Parallel "
         "Computing 2021",
-    .chains_only = false,
     .options = pardnn_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<pardnn_partition>,
+    .kind = PartitionStrategy{.partition = by_options<pardnn_partition>},
 };
 
 }  // namespace plimsoll

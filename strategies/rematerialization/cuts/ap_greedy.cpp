@@ -60,10 +60,8 @@ extern constinit const StrategyInfo ap_greedy_strategy{
     .source =
         "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, algorithm 3; on graphs: "
         "Jain et al., 'Checkmate', 2020, section 6",
-    .chains_only = false,
     .options = ap_greedy_options,
-    .tapes = by_options<ap_greedy_tapes>,
-    .candidates = by_options<ap_greedy_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<ap_greedy_tapes>, .candidates = by_options<ap_greedy_candidates>},
 };
 
 }  // namespace plimsoll

@@ -29,10 +29,8 @@ extern constinit const StrategyInfo ap_sqrt_strategy{
     .source =
         "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, section 4; on graphs: "
         "Jain et al., 'Checkmate', 2020, section 6",
-    .chains_only = false,
     .options = ap_sqrt_options,
-    .tapes = by_options<ap_sqrt_tapes>,
-    .candidates = nullptr,
+    .kind = TapeStrategy{.tapes = by_options<ap_sqrt_tapes>},
 };
 
 }  // namespace plimsoll

@@ -86,9 +86,12 @@ extern constinit const StrategyInfo chen_greedy_strategy{
     .source = "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, algorithm 3",
     .chains_only = true,
     .options = chen_greedy_options,
-    .tapes = by_options<chen_greedy_tapes>,
-    .candidates = by_options<chen_greedy_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<chen_greedy_tapes>,
+            .candidates = by_options<chen_greedy_candidates>,
+            .plans_parts = true,
+        },
 };
 
 }  // namespace plimsoll

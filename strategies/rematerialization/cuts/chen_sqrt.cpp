@@ -38,9 +38,7 @@ extern constinit const StrategyInfo chen_sqrt_strategy{
     .source = "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, section 4",
     .chains_only = true,
     .options = chen_sqrt_options,
-    .tapes = by_options<chen_sqrt_tapes>,
-    .candidates = nullptr,
-    .plans_parts = true,
+    .kind = TapeStrategy{.tapes = by_options<chen_sqrt_tapes>, .plans_parts = true},
 };
 
 }  // namespace plimsoll

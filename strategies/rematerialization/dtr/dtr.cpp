@@ -152,10 +152,8 @@ extern constinit const StrategyInfo dtr_strategy{
         "online",
     .source =
         "Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, 'Dynamic Tensor Rematerialization', 2021",
-    .chains_only = false,
     .options = dtr_options,
-    .tapes = by_options<dtr_tapes>,
-    .candidates = by_options<dtr_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<dtr_tapes>, .candidates = by_options<dtr_candidates>},
     .effort = {.stages = 300, .ops = 5000},
 };
 

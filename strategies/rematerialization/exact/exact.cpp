@@ -246,10 +246,8 @@ extern constinit const StrategyInfo exact_strategy{
     .family = Family::rematerialization,
     .summary = "the fastest of all recomputations of a graph or chain, by search over sets of resident values",
     .source = "own; A* after Hart, Nilsson, Raphael, 1968",
-    .chains_only = false,
     .options = exact_options,
-    .tapes = by_options<exact_tapes>,
-    .candidates = by_options<exact_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<exact_tapes>, .candidates = by_options<exact_candidates>},
     .effort = {.stages = 40, .ops = 80, .trials = {.problems = 100, .stride = 3, .stages = 5, .ops = 8}},
 };
 

@@ -77,9 +77,12 @@ extern constinit const StrategyInfo full_recompute_strategy{
         "Large Transformer Models', 2022",
     .chains_only = true,
     .options = full_recompute_options,
-    .tapes = by_options<full_recompute_tapes>,
-    .candidates = by_options<full_recompute_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<full_recompute_tapes>,
+            .candidates = by_options<full_recompute_candidates>,
+            .plans_parts = true,
+        },
 };
 
 }  // namespace plimsoll

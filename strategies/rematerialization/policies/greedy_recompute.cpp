@@ -137,10 +137,7 @@ extern constinit const StrategyInfo greedy_recompute_strategy{
     .family = Family::rematerialization,
     .summary = "where memory is fullest, evicts the values that free the most bytes per second of recomputation",
     .source = "own; the measure (memory saved per second) is Capuchin's, Peng et al., ASPLOS 2020",
-    .chains_only = false,
-    .options = {},
-    .tapes = greedy_recompute_tapes,
-    .candidates = greedy_recompute_candidates,
+    .kind = TapeStrategy{.tapes = greedy_recompute_tapes, .candidates = greedy_recompute_candidates},
 };
 
 }  // namespace plimsoll

@@ -52,9 +52,12 @@ extern constinit const StrategyInfo periodic_strategy{
     .source = "torch.utils.checkpoint around every k stages in a row",
     .chains_only = true,
     .options = periodic_options,
-    .tapes = by_options<periodic_tapes>,
-    .candidates = by_options<periodic_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<periodic_tapes>,
+            .candidates = by_options<periodic_candidates>,
+            .plans_parts = true,
+        },
 };
 
 }  // namespace plimsoll

@@ -173,9 +173,12 @@ extern constinit const StrategyInfo selective_strategy{
         "selective",
     .chains_only = true,
     .options = selective_options,
-    .tapes = by_options<selective_tapes>,
-    .candidates = by_options<selective_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<selective_tapes>,
+            .candidates = by_options<selective_candidates>,
+            .plans_parts = true,
+        },
 };
 
 }  // namespace plimsoll

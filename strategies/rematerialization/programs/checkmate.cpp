@@ -104,10 +104,8 @@ extern constinit const StrategyInfo checkmate_strategy{
     .family = Family::rematerialization,
     .summary = "the fastest recomputation of a graph whose first runs keep their order, by integer programming",
     .source = "Jain et al., 'Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization', MLSys 2020",
-    .chains_only = false,
     .options = checkmate_options,
-    .tapes = by_options<checkmate_tapes>,
-    .candidates = by_options<checkmate_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<checkmate_tapes>, .candidates = by_options<checkmate_candidates>},
     .effort = {.stages = 4, .ops = 12, .trials = {.problems = 30, .stride = 7, .stages = 3, .ops = 4}},
 };
 

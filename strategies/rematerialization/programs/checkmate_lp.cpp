@@ -169,10 +169,8 @@ extern constinit const StrategyInfo checkmate_lp_strategy{
     .source =
         "Jain et al., 'Checkmate: Breaking the Memory Wall with Optimal Tensor Rematerialization', MLSys 2020, "
         "section 5",
-    .chains_only = false,
     .options = checkmate_lp_options,
-    .tapes = by_options<checkmate_lp_tapes>,
-    .candidates = by_options<checkmate_lp_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<checkmate_lp_tapes>, .candidates = by_options<checkmate_lp_candidates>},
     .effort = {.stages = 20, .ops = 60, .trials = {.problems = 40, .stride = 7, .stages = 5, .ops = 6}},
 };
 

@@ -129,10 +129,8 @@ extern constinit const StrategyInfo monet_strategy{
     .family = Family::rematerialization,
     .summary = "chooses recomputation and the implementation of every op together, by integer programming",
     .source = "Shah, Wu, Mohan, Chidambaram, Kraehenbuehl, 'Memory Optimization for Deep Networks', ICLR 2021",
-    .chains_only = false,
     .options = monet_options,
-    .tapes = by_options<monet_tapes>,
-    .candidates = by_options<monet_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<monet_tapes>, .candidates = by_options<monet_candidates>},
     .effort = {.stages = 4, .ops = 12, .trials = {.problems = 30, .stride = 7, .stages = 3, .ops = 4}},
 };
 

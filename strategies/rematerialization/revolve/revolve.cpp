@@ -53,9 +53,12 @@ extern constinit const StrategyInfo revolve_strategy{
     .source = "Griewank, Walther, 'Algorithm 799: revolve', ACM Transactions on Mathematical Software 26(1), 2000",
     .chains_only = true,
     .options = revolve_options,
-    .tapes = by_options<revolve_tapes>,
-    .candidates = by_options<revolve_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<revolve_tapes>,
+            .candidates = by_options<revolve_candidates>,
+            .plans_parts = true,
+        },
     .effort = {.stages = 1000},
 };
 

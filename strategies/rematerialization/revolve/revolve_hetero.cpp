@@ -99,9 +99,12 @@ extern constinit const StrategyInfo revolve_hetero_strategy{
         "'Optimal checkpointing for heterogeneous chains', 2019, compare with",
     .chains_only = true,
     .options = revolve_hetero_options,
-    .tapes = by_options<revolve_hetero_tapes>,
-    .candidates = by_options<revolve_hetero_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<revolve_hetero_tapes>,
+            .candidates = by_options<revolve_hetero_candidates>,
+            .plans_parts = true,
+        },
     .effort = {.stages = 250},
 };
 

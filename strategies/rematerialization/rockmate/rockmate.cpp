@@ -124,11 +124,13 @@ extern constinit const StrategyInfo rockmate_strategy{
     .source =
         "Zhao, Le Hellard, Eyraud-Dubois, Gusak, Beaumont, 'Rockmate: an efficient, fast, automatic and generic "
         "tool for re-materialization in PyTorch', ICML 2023; graphs: Gusak et al., 'HiRemate', ICML 2025",
-    .chains_only = false,
     .options = rockmate_options,
-    .tapes = by_options<rockmate_tapes>,
-    .candidates = by_options<rockmate_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<rockmate_tapes>,
+            .candidates = by_options<rockmate_candidates>,
+            .plans_parts = true,
+        },
     .effort = {.stages = 250, .ops = 5000},
 };
 

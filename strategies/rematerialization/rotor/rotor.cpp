@@ -164,9 +164,12 @@ extern constinit const StrategyInfo rotor_strategy{
         "Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, 'Optimal checkpointing for heterogeneous chains', 2019",
     .chains_only = true,
     .options = rotor_options,
-    .tapes = by_options<rotor_tapes>,
-    .candidates = by_options<rotor_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<rotor_tapes>,
+            .candidates = by_options<rotor_candidates>,
+            .plans_parts = true,
+        },
     .effort = {.stages = 1000},
 };
 

@@ -74,9 +74,12 @@ extern constinit const StrategyInfo rotor_floating_strategy{
         "heterogeneous chains', ACM Transactions on Mathematical Software 50(2), 2024",
     .chains_only = true,
     .options = rotor_floating_options,
-    .tapes = by_options<rotor_floating_tapes>,
-    .candidates = by_options<rotor_floating_candidates>,
-    .plans_parts = true,
+    .kind =
+        TapeStrategy{
+            .tapes = by_options<rotor_floating_tapes>,
+            .candidates = by_options<rotor_floating_candidates>,
+            .plans_parts = true,
+        },
     .effort = {.stages = 25},
 };
 

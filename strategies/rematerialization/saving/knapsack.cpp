@@ -129,10 +129,8 @@ extern constinit const StrategyInfo knapsack_strategy{
     .summary =
         "saves the results that spare the most recomputation for their bytes, by a knapsack and then a minimum cut",
     .source = "PyTorch, torch/_functorch/partitioners.py: activation_memory_budget and its solvers",
-    .chains_only = false,
     .options = knapsack_options,
-    .tapes = by_options<knapsack_tapes>,
-    .candidates = by_options<knapsack_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<knapsack_tapes>, .candidates = by_options<knapsack_candidates>},
     .effort = {.stages = 100, .ops = 1000},
 };
 

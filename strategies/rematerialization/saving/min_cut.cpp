@@ -102,10 +102,8 @@ extern constinit const StrategyInfo min_cut_strategy{
     .family = Family::rematerialization,
     .summary = "saves the fewest bytes from which the inputs of the backward can be recomputed, by a minimum cut",
     .source = "PyTorch, torch/_functorch/partitioners.py: the min-cut recomputation partitioner",
-    .chains_only = false,
     .options = min_cut_options,
-    .tapes = by_options<min_cut_tapes>,
-    .candidates = by_options<min_cut_candidates>,
+    .kind = TapeStrategy{.tapes = by_options<min_cut_tapes>, .candidates = by_options<min_cut_candidates>},
 };
 
 }  // namespace plimsoll
