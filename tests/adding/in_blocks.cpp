@@ -41,11 +41,8 @@ extern constinit const StrategyInfo in_blocks_strategy{
     .family = Family::placement,
     .summary = "places ops in their order, an equal share of the work on each device",
     .source = "own, as an example",
-    .chains_only = false,
     .options = in_blocks_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<in_blocks_partition>,
+    .kind = PartitionStrategy{.partition = by_options<in_blocks_partition>},
 };
 
 }  // namespace plimsoll

@@ -32,9 +32,7 @@ extern constinit const StrategyInfo one_by_one_strategy{
     .source = "own, as an example",
     .chains_only = true,
     .options = one_by_one_options,
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .partition = by_options<one_by_one_partition>,
+    .kind = PartitionStrategy{.partition = by_options<one_by_one_partition>},
 };
 
 }  // namespace plimsoll

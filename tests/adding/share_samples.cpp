@@ -31,12 +31,8 @@ extern constinit const StrategyInfo share_samples_strategy{
     .family = Family::hybrid,
     .summary = "cuts every op along its samples",
     .source = "own, as an example",
-    .chains_only = false,
-    .options = {},
-    .tapes = nullptr,
-    .candidates = nullptr,
-    .transform = share_samples_ranks,
-    .ranks = [](const Options&, std::uint32_t devices) { return devices; },
+    .kind = SplitStrategy{.transform = share_samples_ranks,
+                          .ranks = [](const Options&, std::uint32_t devices) { return devices; }},
 };
 
 }  // namespace plimsoll

@@ -29,12 +29,8 @@ extern constinit const StrategyInfo train_biases_strategy{
     .family = Family::transform,
     .summary = "trains parameters of one dimension and freezes all others",
     .source = "Ben Zaken et al., 'BitFit', ACL 2022",
-    .chains_only = false,
-    .options = {},
-    .tapes = nullptr,
-    .candidates = nullptr,
     .needs_shapes = true,
-    .transform = train_biases,
+    .kind = TransformStrategy{.transform = train_biases},
 };
 
 }  // namespace plimsoll
