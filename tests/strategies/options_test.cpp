@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-enum class Rule : std::uint8_t { first, last, both };
+enum class Rounds : std::uint8_t { first, last, both };
 
 struct Shared {
   bool early = false;
@@ -23,7 +23,7 @@ struct Example : Shared {
   double share = 0.5;
   std::optional<std::uint32_t> most;
   std::optional<Bytes> size = Bytes{25'000'000};
-  Rule rule = Rule::last;
+  Rounds rule = Rounds::last;
   std::string names = "*";
 };
 
@@ -76,7 +76,7 @@ TEST_CASE("texts are read into members, and members written as texts", "[options
   CHECK(read.share == 0.25);
   CHECK(read.most == 0U);
   CHECK(read.size == Bytes{std::int64_t{64} << 20});
-  CHECK(read.rule == Rule::both);
+  CHECK(read.rule == Rounds::both);
   CHECK(read.names == "a+b");
   std::string texts;
   for (const OptionInfo& row : table) texts += options.text(row) + " ";
@@ -104,7 +104,7 @@ TEST_CASE("an option refuses what its row does not allow", "[options]") {
 TEST_CASE("what several strategies share is found in the options of each, and only there", "[options]") {
   Options options(table);
   REQUIRE(options.get_if<Shared>() != nullptr);
-  CHECK(options.get_if<Rule>() == nullptr);
+  CHECK(options.get_if<Rounds>() == nullptr);
   const Options before = options;
   options.change<Shared>().early = true;
   CHECK(options.as<Example>().early);
