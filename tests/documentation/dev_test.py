@@ -22,6 +22,12 @@ echo "Setting up second (1.0) ..."
 """
 
 CTEST = """#!/bin/sh
+if [ "$2" = build-sanitize ]; then
+  mkdir -p build-sanitize/Testing/Temporary
+  printf '1/1 Testing: core\\n1.500 s: a case\\n' >build-sanitize/Testing/Temporary/LastTest.log
+  echo '<testsuite><testcase name="core" time="4"/></testsuite>' >build-sanitize/Testing/durations.xml
+  exit 0
+fi
 mkdir -p build-whole/Testing/Temporary
 cat >build-whole/Testing/Temporary/LastTest.log <<TXT
 1/3 Testing: first
@@ -35,7 +41,7 @@ A sentence. ... skipped 'no torch'
 test_b (T.test_b) ... a line of its ownskipped 'no torch'
 TXT
 echo '<testsuite><testcase name="first" time="0.5"/><testcase name="second" time="12"/></testsuite>' >build-whole/Testing/durations.xml
-[ "$2" = build-sanitize ] || exit $CTEST_ENDS
+exit $CTEST_ENDS
 """
 
 
@@ -77,6 +83,35 @@ class Dev(unittest.TestCase):
         for line in ("  Need to get 12.3 MB of archives.", "  1 of 2: first", "  2 of 2: second"):
             self.assertIn(line, run.stderr.splitlines())
         self.assertTrue(any(line.startswith("  fetching first") for line in run.stderr.splitlines()), run.stderr)
+
+
+class Subjects(unittest.TestCase):
+    def check(self, *subjects, since=None):
+        """What subjects.py says of a repository with these commits."""
+        with tempfile.TemporaryDirectory() as folder:
+            def git(*words):
+                return subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *words], cwd=folder, capture_output=True, text=True,
+                                      check=True).stdout.strip()
+            git("init", "-q")
+            names = []
+            for subject in subjects:
+                git("commit", "-q", "--allow-empty", "-m", subject, "-m", "A body may have lines of any length: " + 99 * "x")
+                names.append(git("rev-parse", "HEAD"))
+            command = [sys.executable, ROOT / "tests/documentation/subjects.py", names[0] if since is None else since]
+            run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            return run.returncode, re.sub(r"\b[0-9a-f]{7,}\b", "NAME", run.stderr)
+
+    def test_a_subject_has_at_most_72_characters(self):
+        said = f"subjects of commits have at most 72 characters:\nNAME: 73 characters: {73 * 'z'}\n"
+        self.assertEqual(self.check("a", 72 * "y"), (0, ""))
+        self.assertEqual(self.check("a", 73 * "z", "d"), (1, said))
+
+    def test_older_ones_stay_as_they_are_where_their_history_is_there(self):
+        self.assertEqual(self.check(99 * "a", "b"), (0, ""))
+        self.assertEqual(self.check(99 * "a", "b", since=40 * "0")[0], 1)
+
+    def test_lint_asks(self):
+        self.assertIn("tests/documentation/subjects.py", DEV.read_text().split("command_lint()")[1].split("\n}\n")[0])
 
 
 class Test(unittest.TestCase):
@@ -127,8 +162,9 @@ class Test(unittest.TestCase):
     def test_it_says_how_long_each_test_took(self):
         _, run = self.run_test(then="slow")
         self.assertEqual(run.stdout.splitlines(),
-                         ["programs, 12.5 s together:", "     12.0 s  second", "      0.5 s  first",
-                          "cases of half a second and more, 0.7 s together:", "      0.7 s  second: a case"])
+                         ["programs, 16.5 s together:", "     12.0 s  second", "      4.0 s  sanitized core", "      0.5 s  first",
+                          "cases of half a second and more, 2.2 s together:", "      1.5 s  sanitized core: a case",
+                          "      0.7 s  second: a case"])
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "dev").write_bytes(DEV.read_bytes())
             none = subprocess.run(["bash", f"{folder}/dev", "slow"], capture_output=True, text=True)
@@ -136,10 +172,11 @@ class Test(unittest.TestCase):
 
     def test_nothing_is_said_where_nobody_reads_on(self):
         with tempfile.TemporaryDirectory() as folder:
-            durations, log = pathlib.Path(folder) / "durations.xml", pathlib.Path(folder) / "LastTest.log"
+            durations, log = (pathlib.Path(folder) / "Testing" / name for name in ("durations.xml", "Temporary/LastTest.log"))
+            log.parent.mkdir(parents=True)
             durations.write_text('<suite><testcase name="first" time="0.5"/></suite>')
             log.write_text("")
-            for command in (["slow.py", durations, log], ["left_out.py", log]):
+            for command in (["slow.py", folder], ["left_out.py", log]):
                 read, write = os.pipe()
                 os.close(read)
                 run = subprocess.run([sys.executable, ROOT / "tests/program" / command[0], *command[1:]], stdout=write, stderr=subprocess.PIPE, text=True)
