@@ -10,7 +10,7 @@
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
-#include "strategies/compose/passes.h"
+#include "strategies/compose/parts/passes.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 

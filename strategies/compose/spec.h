@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sim/io/input_error.h"
-#include "strategies/compose/passes.h"
+#include "strategies/api/pass.h"
 
 namespace plimsoll {
 

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "strategies/compose/passes.h"
+#include "strategies/api/pass.h"
 #include "strategies/compression/packing.h"
 #include "strategies/list.h"
 

@@ -9,14 +9,14 @@
 #include <array>
 #include <cmath>
 
+#include "strategies/api/better_outcome.h"
 #include "strategies/api/own_moves.h"
-#include "strategies/compose/better_outcome.h"
-#include "strategies/compose/part_alone.h"
 #include "strategies/compression/form_plans.h"
 #include "strategies/compression/stage_forms.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_part.h"
 #include "strategies/models/op_sequence.h"
+#include "strategies/models/part_alone.h"
 #include "strategies/models/same_tape.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"

@@ -14,8 +14,8 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/ops/layers.h"
-#include "strategies/compose/part_alone.h"
 #include "strategies/models/op_sequence.h"
+#include "strategies/models/part_alone.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/tape_pool.h"
 

@@ -10,8 +10,8 @@
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/ops/layers.h"
-#include "strategies/compose/part_alone.h"
 #include "strategies/compression/packing.h"
+#include "strategies/models/part_alone.h"
 
 namespace plimsoll {
 namespace {

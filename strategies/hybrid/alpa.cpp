@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "strategies/compose/passes.h"
+#include "strategies/api/pass.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/hybrid/split_program.h"
 #include "strategies/hybrid/split_search.h"

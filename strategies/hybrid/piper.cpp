@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "strategies/compose/levels/plan_on_devices.h"
 #include "strategies/hybrid/built.h"
 #include "strategies/hybrid/elimination.h"
-#include "strategies/hybrid/pipeline_merit.h"
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
 #include "strategies/pipelining/buckets.h"

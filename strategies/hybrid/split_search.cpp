@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "strategies/api/option_rules.h"
-#include "strategies/compose/plan_on_devices.h"
+#include "strategies/compose/levels/plan_on_devices.h"
 #include "strategies/hybrid/built.h"
 #include "strategies/hybrid/split_improvement.h"
 #include "strategies/list.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "sim/core/expects.h"
-#include "strategies/compose/plan_front.h"
+#include "strategies/api/plan_front.h"
 
 namespace plimsoll {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "strategies/api/plan_front.h"
 #include "strategies/api/strategy.h"
-#include "strategies/compose/plan_front.h"
 
 namespace plimsoll {
 

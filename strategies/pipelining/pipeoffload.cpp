@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "strategies/compose/turns_away.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/turns_away.h"
 
 namespace plimsoll {
 namespace {

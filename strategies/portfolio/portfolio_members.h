@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/compose/passes.h"
+#include "strategies/compose/parts/passes.h"
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 
 #include "sim/engine/event/event_engine.h"
 #include "sim/lower/lowering.h"
-#include "strategies/compose/passes.h"
+#include "strategies/api/pass.h"
 #include "strategies/list.h"
 
 namespace plimsoll {

@@ -11,7 +11,7 @@
 
 #include "sim/io/quantity.h"
 #include "strategies/api/strategy.h"
-#include "strategies/offloading/parameters/frozen_problem.h"
+#include "strategies/transforms/frozen_problem.h"
 #include "strategies/transforms/stored_prefix.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "strategies/api/strategy.h"
-#include "strategies/offloading/parameters/frozen_problem.h"
+#include "strategies/transforms/frozen_problem.h"
 
 namespace plimsoll {
 namespace {

@@ -11,7 +11,7 @@
 #include "sim/io/schedule_file.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "strategies/hybrid/chosen_width.h"
+#include "strategies/compose/chosen_width.h"
 #include "strategies/list.h"
 #include "tests/generate/random.h"
 #include "traces/models/synthetic.h"

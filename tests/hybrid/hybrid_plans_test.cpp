@@ -14,7 +14,7 @@
 #include "sim/measure/lower_bounds.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "strategies/hybrid/chosen_width.h"
+#include "strategies/compose/chosen_width.h"
 #include "strategies/list.h"
 #include "traces/models/synthetic.h"
 

@@ -1,6 +1,6 @@
 // The bound by which plans are not simulated: beside the event engine's time, which it may not exceed.
 
-#include "strategies/compose/least_makespan.h"
+#include "strategies/compose/levels/least_makespan.h"
 
 #include "sim/engine/event/event_engine.h"
 #include "strategies/pipelining/plain_timeline.h"

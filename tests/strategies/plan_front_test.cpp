@@ -1,6 +1,6 @@
 // Of several plans each budget gets the fastest that fits: by hand, and against a look at all of them.
 
-#include "strategies/compose/plan_front.h"
+#include "strategies/api/plan_front.h"
 
 #include <catch2/catch.hpp>
 

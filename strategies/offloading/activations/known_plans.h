@@ -1,7 +1,7 @@
 #pragma once
 // Plans of other strategies, for strategies that are never to be worse than those.
 
-#include "strategies/compose/passes.h"
+#include "strategies/compose/parts/passes.h"
 
 namespace plimsoll {
 

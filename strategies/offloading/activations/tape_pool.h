@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "strategies/compose/plan_front.h"
+#include "strategies/api/plan_front.h"
 
 namespace plimsoll {
 

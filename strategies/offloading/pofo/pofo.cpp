@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "strategies/api/better_outcome.h"
 #include "strategies/api/strategy.h"
-#include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_part.h"
 #include "strategies/models/op_sequence.h"

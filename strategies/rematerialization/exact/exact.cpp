@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "strategies/api/better_outcome.h"
 #include "strategies/api/deadline.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
-#include "strategies/compose/better_outcome.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "strategies/api/better_outcome.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
-#include "strategies/compose/better_outcome.h"
 #include "strategies/rematerialization/cuts/ap_greedy.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"

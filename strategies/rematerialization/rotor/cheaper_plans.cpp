@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "strategies/compose/better_outcome.h"
-#include "strategies/compose/passes.h"
+#include "strategies/api/better_outcome.h"
+#include "strategies/api/pass.h"
 #include "strategies/list.h"
 #include "strategies/rematerialization/rotor/floating_table.h"
 

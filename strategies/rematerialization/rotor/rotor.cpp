@@ -7,8 +7,8 @@
 #include <string>
 
 #include "sim/core/expects.h"
+#include "strategies/api/better_outcome.h"
 #include "strategies/api/strategy.h"
-#include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"

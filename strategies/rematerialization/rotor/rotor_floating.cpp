@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "sim/io/input_error.h"
+#include "strategies/api/better_outcome.h"
 #include "strategies/api/strategy.h"
-#include "strategies/compose/better_outcome.h"
 #include "strategies/list.h"
 #include "strategies/models/best_of_sequences.h"
 #include "strategies/rematerialization/rotor/floating_table.h"

@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "strategies/compose/plan.h"
+#include "strategies/api/pass.h"
+#include "strategies/compose/levels/planned_parts.h"
 
 namespace plimsoll {
 
@@ -17,6 +18,18 @@ std::vector<PartsOutcome> plan_on_devices(const Problem&, const Pass& partitioni
 
 /// What the plans of those levels need, ascending.
 std::vector<Bytes> front_budgets_on_devices(const Problem&, const Pass& partitioning, std::span<const Pass> memory);
+
+/// What fits comes before what does not; of these what is faster, of those what needs less.
+struct PipelineMerit {
+  bool is_too_large = false;
+  double seconds_or_bytes = 0;
+
+  friend auto operator<=>(const PipelineMerit&, const PipelineMerit&) = default;
+};
+
+/// Of a problem as planners see it (for_planners), within the capacity of its first device, under a pipelining strategy
+/// and the memory strategies behind it. Throws InputError where they cannot treat it.
+PipelineMerit pipeline_merit(const Problem& folded, const Pass& pipeline, std::span<const Pass> memory);
 
 /// All on the first device, one micro-batch after the other, where its ranks exchange values beside what it computes:
 /// how long that takes is known by simulation only.

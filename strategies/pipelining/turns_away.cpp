@@ -1,4 +1,4 @@
-#include "strategies/compose/turns_away.h"
+#include "strategies/pipelining/turns_away.h"
 
 #include <algorithm>
 #include <array>

@@ -11,18 +11,15 @@
 #include <variant>
 #include <vector>
 
-#include "strategies/compose/passes.h"
-#include "strategies/compose/plan_front.h"
+#include "strategies/api/pass.h"
+#include "strategies/api/plan_front.h"
 
 namespace plimsoll {
 
-/// Whether all of the passes plan parts of a pipeline themselves, with what other micro-batches keep there.
-bool plan_parts_themselves(std::span<const Pass>);
-
 /// Tapes of a part with the memory they need with its micro-batches in flight. Times are those of the part alone, good
 /// for comparing them.
-struct PartPlans {
-  explicit PartPlans(PlannedTape all) : unlimited(std::move(all)) {}
+struct PartTapes {
+  explicit PartTapes(PlannedTape all) : unlimited(std::move(all)) {}
 
   bool has_updates = false;  ///< of parameters that no other part uses
   PlannedTape unlimited;     ///< with all the memory that it wants
@@ -36,19 +33,19 @@ struct PartPlans {
 };
 
 /// Or why there are none.
-std::variant<PartPlans, std::string> plans_of_part(const PartTask&, std::span<const Pass>);
+std::variant<PartTapes, std::string> tapes_of_part(const PartTask&, std::span<const Pass>);
 
 /// The same, made once for parts of any partitions of one problem that have the same stages between the same parts on
 /// the same device, with the same in flight.
-class KeptPlans {
+class KnownPartTapes {
  public:
-  explicit KeptPlans(std::span<const Pass> passes) : passes_(passes) {}
+  explicit KnownPartTapes(std::span<const Pass> passes) : passes_(passes) {}
 
-  const std::variant<PartPlans, std::string>& of(const PartTask&);
+  const std::variant<PartTapes, std::string>& of(const PartTask&);
 
  private:
   std::span<const Pass> passes_;
-  std::map<std::vector<std::uint32_t>, std::variant<PartPlans, std::string>> kept_;
+  std::map<std::vector<std::uint32_t>, std::variant<PartTapes, std::string>> kept_;
 };
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "strategies/compose/part_plans.h"
+#include "strategies/compose/parts/part_tapes.h"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,12 @@
 #include "sim/core/pinned.h"
 #include "sim/measure/lower_bounds.h"
 #include "sim/model/graph_updates.h"
-#include "strategies/compose/part_alone.h"
+#include "strategies/compose/parts/passes.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_part.h"
 #include "strategies/models/chain_pass.h"
-#include "strategies/models/graph_part.h"
 #include "strategies/models/op_sequence.h"
+#include "strategies/models/part_alone.h"
 #include "strategies/models/tape_cost.h"
 
 namespace plimsoll {
@@ -71,9 +71,9 @@ bool packs(std::span<const Pass> passes) {
   return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
 }
 
-class PartPlanner {
+class PassesOnPart {
  public:
-  PartPlanner(const PartTask& task, const Others& others, std::span<const Pass> passes)
+  PassesOnPart(const PartTask& task, const Others& others, std::span<const Pass> passes)
       : task_(task),
         others_(others),
         alone_(task.problem.chain ? part_alone(task, others) : graph_part_alone(task)),
@@ -90,7 +90,7 @@ class PartPlanner {
   }
 
   /// Adds to what there is; says why where it has nothing to add.
-  std::string add_to(std::optional<PartPlans>& plans) {
+  std::string add_to(std::optional<PartTapes>& plans) {
     made_ = std::move(plans);
     const auto by_themselves = [&](std::span<const std::optional<Bytes>> budgets) {
       return tapes_of_passes(task_, themselves_, budgets);
@@ -195,7 +195,7 @@ class PartPlanner {
   std::span<const Pass> themselves_, alone_passes_;
   Bytes also_resident_;          // of shared parameters, which are not updated alone
   std::optional<Tape> unmoved_;  // alone, by the passes before the first that plans whole models
-  std::optional<PartPlans> made_;
+  std::optional<PartTapes> made_;
   std::string why_;
 };
 
@@ -230,45 +230,41 @@ std::vector<std::uint32_t> key_on_graph(const PartTask& task) {
 
 }  // namespace
 
-bool plan_parts_themselves(std::span<const Pass> passes) {
-  return std::ranges::all_of(passes, [](const Pass& pass) { return pass.strategy->plans_parts(); });
-}
-
-std::vector<TapeOutcome> PartPlans::outcomes(std::span<const std::optional<Bytes>> budgets) const {
+std::vector<TapeOutcome> PartTapes::outcomes(std::span<const std::optional<Bytes>> budgets) const {
   std::vector<TapeOutcome> outcomes;
   outcomes.reserve(budgets.size());
   for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(within(budget));
   return outcomes;
 }
 
-TapeOutcome PartPlans::within(std::optional<Bytes> budget) const {
+TapeOutcome PartTapes::within(std::optional<Bytes> budget) const {
   if (!budget || unlimited.peak <= *budget) return unlimited;
   const PlannedTape* tape = fastest.fastest_within(budget);
   if (tape != nullptr) return *tape;
   return Infeasible{"no tape of the part that was tried needs less", std::min(fastest.least(), unlimited.peak)};
 }
 
-std::variant<PartPlans, std::string> plans_of_part(const PartTask& task, std::span<const Pass> passes) {
+std::variant<PartTapes, std::string> tapes_of_part(const PartTask& task, std::span<const Pass> passes) {
   const auto is_pinned = [&](OpId op) { return is_pinned_to_host(task.problem.graph[op]); };
   if (std::ranges::any_of(task.part().ops, is_pinned)) return "some of its ops are pinned to the host";
-  std::optional<PartPlans> plans;
-  std::string why = PartPlanner(task, {}, passes).add_to(plans);
+  std::optional<PartTapes> plans;
+  std::string why = PassesOnPart(task, {}, passes).add_to(plans);
   if (plans && task.in_flight > 1) {
     const Bytes kept =
         tape_cost(task.problem, task.part(), packs(passes) ? plans->unlimited.tape : plain_tape(task)).kept;
     for (const bool to_the_end : {false, true}) {
-      PartPlanner(task, {(task.in_flight - 1) * kept, to_the_end}, passes).add_to(plans);
+      PassesOnPart(task, {(task.in_flight - 1) * kept, to_the_end}, passes).add_to(plans);
     }
   }
   if (!plans) return why;
   return std::move(*plans);
 }
 
-const std::variant<PartPlans, std::string>& KeptPlans::of(const PartTask& task) {
+const std::variant<PartTapes, std::string>& KnownPartTapes::of(const PartTask& task) {
   std::vector<std::uint32_t> key = task.problem.chain ? key_on_chain(task) : key_on_graph(task);
   const auto found = kept_.find(key);
   if (found != kept_.end()) return found->second;
-  return kept_.emplace(std::move(key), plans_of_part(task, passes_)).first->second;
+  return kept_.emplace(std::move(key), tapes_of_part(task, passes_)).first->second;
 }
 
 }  // namespace plimsoll

@@ -1,9 +1,9 @@
-#include "strategies/models/graph_part.h"
+#include "strategies/models/part_alone.h"
 
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "strategies/compose/part_copy.h"
+#include "strategies/models/part_copy.h"
 
 namespace plimsoll {
 namespace {

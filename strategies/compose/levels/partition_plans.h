@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "strategies/compose/part_plans.h"
-#include "strategies/compose/plan.h"
-#include "strategies/compose/work_conserving.h"
+#include "strategies/compose/levels/planned_parts.h"
+#include "strategies/compose/levels/work_conserving.h"
+#include "strategies/compose/parts/part_tapes.h"
 #include "strategies/pipelining/orders/waiting.h"
 
 namespace plimsoll {
@@ -18,10 +18,11 @@ namespace plimsoll {
 /// tapes: it may be faster, and need less.
 enum class Orders { fixed, or_work_conserving };
 
-class PartsPlanner {
+class PartitionPlans {
  public:
   /// Throws InputError where a strategy cannot treat a part.
-  PartsPlanner(const Problem&, std::shared_ptr<const Partition>, std::span<const Pass> memory, Orders, KeptPlans&);
+  PartitionPlans(const Problem&, std::shared_ptr<const Partition>, std::span<const Pass> memory, Orders,
+                 KnownPartTapes&);
 
   /// Of levels of memory, from the least that the strategies can do with to all they want, each device has the highest
   /// that fits: the budget, or without one, where devices have unequal memories, its own memory.
@@ -35,15 +36,15 @@ class PartsPlanner {
 
  private:
   /// The tapes of a part from the least memory to all that it wants: one a level, some of them the same.
-  using Menu = std::vector<PlannedTape>;
+  using LevelTapes = std::vector<PlannedTape>;
 
   PartTask task_of(std::size_t p) const;
   [[noreturn]] void refuse(std::string_view why) const;
   void plan_parts_alone();
   std::vector<TapeOutcome> tapes_within(std::size_t p, std::span<const std::optional<Bytes>> budgets);
   TapeOutcome tape_within(std::size_t p, std::optional<Bytes> budget);
-  void fill_menus();
-  Menu menu_of(std::size_t p);
+  void fill_levels();
+  LevelTapes tapes_at_levels(std::size_t p);
   const PlannedParts& simulated(const std::vector<std::size_t>& level);
   const PlannedParts& simulated_everywhere(std::size_t level);
   const PlannedParts& conserving_everywhere(std::size_t level);
@@ -61,10 +62,10 @@ class PartsPlanner {
   std::span<const Pass> memory_;
   Orders orders_;
   std::vector<Waiting> waiting_;  // by part
-  KeptPlans& kept_;
+  KnownPartTapes& kept_;
   std::vector<std::vector<std::size_t>> parts_on_;     // by device
-  std::vector<const PartPlans*> plans_;                // by part, where a pass does not plan parts itself
-  std::vector<Menu> menus_;                            // by part
+  std::vector<const PartTapes*> alone_;                // by part, where a pass does not plan parts itself
+  std::vector<LevelTapes> tapes_;                      // by part
   std::vector<std::vector<std::size_t>> first_alike_;  // by part and level: the first level with the same tape
   std::vector<std::size_t> distinct_levels_;           // ascending: those with other tapes than the one before
   std::map<std::size_t, Seconds> least_makespans_;     // by level on all devices, once asked
@@ -74,13 +75,13 @@ class PartsPlanner {
 };
 
 /// One for each partition.
-class PartsPlanners {
+class PlansByPartition {
  public:
   /// Throws InputError where compression finds nothing to pack in the whole model.
-  PartsPlanners(const Problem&, std::span<const Pass> memory, Orders);
+  PlansByPartition(const Problem&, std::span<const Pass> memory, Orders);
 
-  PartsPlanner& of(const std::shared_ptr<const Partition>& partition) {
-    return planners_.try_emplace(partition, problem_, partition, memory_, orders_, kept_).first->second;
+  PartitionPlans& of(const std::shared_ptr<const Partition>& partition) {
+    return plans_.try_emplace(partition, problem_, partition, memory_, orders_, kept_).first->second;
   }
 
   /// Of a part by itself, of any partition.
@@ -93,8 +94,8 @@ class PartsPlanners {
   const Problem& problem_;
   std::span<const Pass> memory_;
   Orders orders_;
-  KeptPlans kept_;
-  std::map<std::shared_ptr<const Partition>, PartsPlanner> planners_;
+  KnownPartTapes kept_;
+  std::map<std::shared_ptr<const Partition>, PartitionPlans> plans_;
 };
 
 }  // namespace plimsoll

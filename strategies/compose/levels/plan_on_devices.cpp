@@ -1,16 +1,17 @@
-#include "strategies/compose/plan_on_devices.h"
+#include "strategies/compose/levels/plan_on_devices.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/measure/lower_bounds.h"
-#include "strategies/compose/joint_planner.h"
-#include "strategies/compose/parts_planner.h"
-#include "strategies/compose/work_conserving.h"
+#include "strategies/compose/levels/joint_planner.h"
+#include "strategies/compose/levels/partition_plans.h"
+#include "strategies/compose/levels/work_conserving.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
@@ -59,9 +60,9 @@ std::vector<PartitionOutcome> partitions(const Problem& problem, const Pass& pas
 }
 
 PartsOutcome outcome_of(const PartitionOutcome& partition, const std::optional<Bytes>& budget,
-                        PartsPlanners& planners) {
+                        PlansByPartition& plans) {
   if (const Infeasible* why = std::get_if<Infeasible>(&partition)) return *why;
-  return planners.of(std::get<std::shared_ptr<const Partition>>(partition)).within(budget);
+  return plans.of(std::get<std::shared_ptr<const Partition>>(partition)).within(budget);
 }
 
 Orders orders_tried(const Pass& partitioning) {
@@ -118,8 +119,8 @@ Bytes plain_need(const Problem& problem, const Partition& partition) {
 /// Partitions that are made for less memory than is unlimited, the same whatever the budget.
 class SmallerPartitions {
  public:
-  SmallerPartitions(const Problem& problem, const Pass& partitioning, PartsPlanners& planners)
-      : problem_(problem), partitioning_(partitioning), planners_(planners) {}
+  SmallerPartitions(const Problem& problem, const Pass& partitioning, PlansByPartition& plans)
+      : problem_(problem), partitioning_(partitioning), plans_(plans) {}
 
   /// The best of them within the budget, or what they need at least; `needs`: of that for unlimited memory.
   PartsOutcome within(const std::optional<Bytes>& budget, const Partition& unlimited, const Infeasible& needs) {
@@ -127,7 +128,7 @@ class SmallerPartitions {
     if (made_.empty()) add_cuts(unlimited);
     PartsOutcome best = needs;
     for (const Made& made : made_) {
-      PartsOutcome outcome = planners_.of(made).within(budget);
+      PartsOutcome outcome = plans_.of(made).within(budget);
       if (is_better(outcome, best)) best = std::move(outcome);
     }
     return best;
@@ -160,7 +161,7 @@ class SmallerPartitions {
   PartsOutcome down_from_the_least(const std::optional<Bytes>& budget, Infeasible needs) {
     for (std::size_t k = 0; needs.smallest && *needs.smallest > Bytes{0}; ++k) {
       if (k == made_.size()) made_.push_back(made_for(k == 0 ? Bytes{0} : *needs.smallest - Bytes{1}));
-      PartsOutcome outcome = planners_.of(made_[k]).within(budget);
+      PartsOutcome outcome = plans_.of(made_[k]).within(budget);
       const Infeasible* none = std::get_if<Infeasible>(&outcome);
       if (none == nullptr) return outcome;
       const bool is_less = less_needed(*none, needs);
@@ -172,7 +173,7 @@ class SmallerPartitions {
 
   const Problem& problem_;
   const Pass& partitioning_;
-  PartsPlanners& planners_;
+  PlansByPartition& plans_;
   std::vector<Made> made_;
 };
 
@@ -252,10 +253,10 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
   if (asks_first_to_update(problem, partitioning)) {
     return plan_on_devices(with_first_to_update(problem), partitioning, memory, budgets);
   }
-  PartsPlanners planners(problem, memory, orders_tried(partitioning));
+  PlansByPartition plans(problem, memory, orders_tried(partitioning));
   std::vector<PartsOutcome> outcomes;
   if (is_cut_jointly(partitioning)) {
-    JointPlanner joint(problem, partitioning, planners);
+    JointPlanner joint(problem, partitioning, plans);
     for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(joint.within(budget));
   } else {
     // What a planner or a search gives for plain training within a budget may be one that no memory strategy brings
@@ -263,13 +264,13 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     std::vector<std::optional<Bytes>> asked(budgets.begin(), budgets.end());
     asked.emplace_back(std::nullopt);
     const std::vector<PartitionOutcome> made = partitions(problem, partitioning, asked);
-    SmallerPartitions smaller(problem, partitioning, planners);
+    SmallerPartitions smaller(problem, partitioning, plans);
     for (const std::optional<Bytes>& budget : budgets) {
       const PartitionOutcome& own = made[outcomes.size()];
-      PartsOutcome outcome = outcome_of(own, budget, planners);
+      PartsOutcome outcome = outcome_of(own, budget, plans);
       PartsOutcome other = outcome;
       if (!same_partition(own, made.back())) {
-        other = outcome_of(made.back(), budget, planners);
+        other = outcome_of(made.back(), budget, plans);
         const bool fits = std::holds_alternative<PlannedParts>(outcome);
         if (!(fits && keeps_its_cut(partitioning)) && is_better(other, outcome)) outcome = other;
       }
@@ -289,17 +290,17 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
 
 std::vector<PartsOutcome> plan_by_simulation(const Problem& problem, std::span<const Pass> memory,
                                              std::span<const std::optional<Bytes>> budgets) {
-  PartsPlanners planners(problem, memory, Orders::fixed);
-  PartsPlanner& planner = planners.of(all_on_one(problem));
+  PlansByPartition plans(problem, memory, Orders::fixed);
+  PartitionPlans& own = plans.of(all_on_one(problem));
   std::vector<PartsOutcome> outcomes;
-  for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(planner.within(budget));
+  for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(own.within(budget));
   never_slower_with_more(outcomes, budgets);
   return outcomes;
 }
 
 std::vector<Bytes> front_budgets_by_simulation(const Problem& problem, std::span<const Pass> memory) {
-  PartsPlanners planners(problem, memory, Orders::fixed);
-  return ascending(planners.of(all_on_one(problem)).peaks_of_levels());
+  PlansByPartition plans(problem, memory, Orders::fixed);
+  return ascending(plans.of(all_on_one(problem)).peaks_of_levels());
 }
 
 std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& partitioning,
@@ -310,13 +311,21 @@ std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& 
   if (asks_first_to_update(problem, partitioning)) {
     return front_budgets_on_devices(with_first_to_update(problem), partitioning, memory);
   }
-  PartsPlanners planners(problem, memory, orders_tried(partitioning));
-  if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, planners).peaks_of_levels();
+  PlansByPartition plans(problem, memory, orders_tried(partitioning));
+  if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, plans).peaks_of_levels();
   const std::optional<Bytes> unlimited;
   const PartitionOutcome partition = partitions(problem, partitioning, std::span(&unlimited, 1)).front();
   const auto* made = std::get_if<std::shared_ptr<const Partition>>(&partition);
   if (made == nullptr) return {};
-  return ascending(planners.of(*made).peaks_of_levels());
+  return ascending(plans.of(*made).peaks_of_levels());
+}
+
+PipelineMerit pipeline_merit(const Problem& folded, const Pass& pipeline, std::span<const Pass> memory) {
+  const std::optional<Bytes> capacity = folded.platform[folded.platform.devices.front().memory].capacity;
+  const PartsOutcome outcome = plan_on_devices(folded, pipeline, memory, std::span(&capacity, 1)).front();
+  if (const PlannedParts* made = std::get_if<PlannedParts>(&outcome)) return {false, made->makespan.value};
+  const std::optional<Bytes> smallest = std::get<Infeasible>(outcome).smallest;
+  return {true, smallest ? static_cast<double>(smallest->count) : std::numeric_limits<double>::infinity()};
 }
 
 }  // namespace plimsoll

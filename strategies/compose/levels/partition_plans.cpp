@@ -1,4 +1,4 @@
-#include "strategies/compose/parts_planner.h"
+#include "strategies/compose/levels/partition_plans.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,10 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/lower/lowering.h"
-#include "strategies/compose/least_makespan.h"
-#include "strategies/compose/turns_away.h"
+#include "strategies/compose/levels/least_makespan.h"
+#include "strategies/compose/parts/passes.h"
 #include "strategies/models/same_tape.h"
+#include "strategies/pipelining/turns_away.h"
 
 namespace plimsoll {
 namespace {
@@ -56,13 +57,13 @@ bool is_longer(Seconds a, Seconds b) {
 
 }  // namespace
 
-PartsPlanners::PartsPlanners(const Problem& problem, std::span<const Pass> memory, Orders orders)
+PlansByPartition::PlansByPartition(const Problem& problem, std::span<const Pass> memory, Orders orders)
     : problem_(problem), memory_(memory), orders_(orders), kept_(memory) {
   ask_compression_about_all(problem, memory);
 }
 
-PartsPlanner::PartsPlanner(const Problem& problem, std::shared_ptr<const Partition> partition,
-                           std::span<const Pass> memory, Orders orders, KeptPlans& kept)
+PartitionPlans::PartitionPlans(const Problem& problem, std::shared_ptr<const Partition> partition,
+                               std::span<const Pass> memory, Orders orders, KnownPartTapes& kept)
     : problem_(problem),
       partition_(std::move(partition)),
       memory_(memory),
@@ -76,8 +77,8 @@ PartsPlanner::PartsPlanner(const Problem& problem, std::shared_ptr<const Partiti
   }
 }
 
-PartsOutcome PartsPlanner::within(std::optional<Bytes> budget) {
-  fill_menus();
+PartsOutcome PartitionPlans::within(std::optional<Bytes> budget) {
+  fill_levels();
   const std::optional<std::vector<Bytes>> most = limits(budget);
   Bytes smallest = simulated_everywhere(levels - 1).peak;
   std::optional<PlannedParts> mixed;
@@ -108,7 +109,7 @@ PartsOutcome PartsPlanner::within(std::optional<Bytes> budget) {
 }
 
 /// By device; nothing where there is none.
-std::optional<std::vector<Bytes>> PartsPlanner::limits(std::optional<Bytes> budget) const {
+std::optional<std::vector<Bytes>> PartitionPlans::limits(std::optional<Bytes> budget) const {
   const Platform& platform = problem_.platform;
   if (budget) return std::vector(platform.devices.size(), *budget);
   const auto capacity_of = [&](const Device& device) { return platform[device.memory].capacity; };
@@ -121,7 +122,7 @@ std::optional<std::vector<Bytes>> PartsPlanner::limits(std::optional<Bytes> budg
   return own;
 }
 
-std::optional<PlannedParts> PartsPlanner::close_to(std::optional<Bytes> budget) {
+std::optional<PlannedParts> PartitionPlans::close_to(std::optional<Bytes> budget) {
   const std::optional<std::vector<Bytes>> most = limits(budget);
   std::vector<Bytes> beside(partition_->parts.size());
   constexpr int tries = 3;
@@ -145,55 +146,55 @@ std::optional<PlannedParts> PartsPlanner::close_to(std::optional<Bytes> budget) 
   return std::nullopt;
 }
 
-std::vector<Bytes> PartsPlanner::peaks_of_levels() {
-  fill_menus();
+std::vector<Bytes> PartitionPlans::peaks_of_levels() {
+  fill_levels();
   std::vector<Bytes> peaks;
   for (const std::size_t level : distinct_levels_) peaks.push_back(conserving_everywhere(level).peak);
   return peaks;
 }
 
-PartTask PartsPlanner::task_of(std::size_t p) const {
+PartTask PartitionPlans::task_of(std::size_t p) const {
   return {problem_, *partition_, id_at<PartId>(p), waiting_[p].in_flight, waiting_[p].weights};
 }
 
-void PartsPlanner::refuse(std::string_view why) const {
+void PartitionPlans::refuse(std::string_view why) const {
   throw InputError(fmt::format("'{}' in a part of a pipeline: {}", memory_.back().strategy->name, why));
 }
 
 /// Once: these do not depend on the budget.
-void PartsPlanner::plan_parts_alone() {
-  if (!plans_.empty()) return;
+void PartitionPlans::plan_parts_alone() {
+  if (!alone_.empty()) return;
   for (std::size_t p = 0; p < partition_->parts.size(); ++p) {
     if (partition_->parts[p].waits_at) refuse("its micro-batches' values leave the device by the pipeline's order");
     const auto& made = kept_.of(task_of(p));
     if (const std::string* why = std::get_if<std::string>(&made)) refuse(*why);
-    plans_.push_back(&std::get<PartPlans>(made));
+    alone_.push_back(&std::get<PartTapes>(made));
   }
   const auto needs_updates = [](const Pass& pass) { return pass.strategy->needs_updates; };
-  const auto has_updates = [](const PartPlans* plans) { return plans->has_updates; };
-  if (std::ranges::any_of(memory_, needs_updates) && std::ranges::none_of(plans_, has_updates)) {
+  const auto has_updates = [](const PartTapes* plans) { return plans->has_updates; };
+  if (std::ranges::any_of(memory_, needs_updates) && std::ranges::none_of(alone_, has_updates)) {
     refuse("every parameter is on several devices, and is updated where its gradients are summed");
   }
 }
 
-std::vector<TapeOutcome> PartsPlanner::tapes_within(std::size_t p, std::span<const std::optional<Bytes>> budgets) {
+std::vector<TapeOutcome> PartitionPlans::tapes_within(std::size_t p, std::span<const std::optional<Bytes>> budgets) {
   if (plan_parts_themselves(memory_)) return tapes_of_passes(task_of(p), memory_, budgets);
   plan_parts_alone();
-  return plans_[p]->outcomes(budgets);
+  return alone_[p]->outcomes(budgets);
 }
 
-TapeOutcome PartsPlanner::tape_within(std::size_t p, std::optional<Bytes> budget) {
+TapeOutcome PartitionPlans::tape_within(std::size_t p, std::optional<Bytes> budget) {
   return std::move(tapes_within(p, std::span(&budget, 1)).front());
 }
 
 /// Once.
-void PartsPlanner::fill_menus() {
+void PartitionPlans::fill_levels() {
   if (!distinct_levels_.empty()) return;
   for (std::size_t p = 0; p < partition_->parts.size(); ++p) {
-    const Menu& menu = menus_.emplace_back(menu_of(p));
+    const LevelTapes& tapes = tapes_.emplace_back(tapes_at_levels(p));
     std::vector<std::size_t>& first = first_alike_.emplace_back();
     for (std::size_t level = 0; level < levels; ++level) {
-      const bool is_as_before = level > 0 && same(menu[level].tape, menu[level - 1].tape);
+      const bool is_as_before = level > 0 && same(tapes[level].tape, tapes[level - 1].tape);
       first.push_back(is_as_before ? first.back() : level);
     }
   }
@@ -203,7 +204,7 @@ void PartsPlanner::fill_menus() {
   }
 }
 
-PartsPlanner::Menu PartsPlanner::menu_of(std::size_t p) {
+PartitionPlans::LevelTapes PartitionPlans::tapes_at_levels(std::size_t p) {
   TapeOutcome outcome = tape_within(p, std::nullopt);
   if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) refuse(why->reason);
   auto& all = std::get<PlannedTape>(outcome);
@@ -212,27 +213,27 @@ PartsPlanner::Menu PartsPlanner::menu_of(std::size_t p) {
   for (std::uint32_t level = 0; level + 1 < levels; ++level) {
     budgets.emplace_back(least + range_of(all.peak - least, {level, levels - 1}).offset);
   }
-  Menu menu;
+  LevelTapes tapes;
   if (least < all.peak) {
     for (TapeOutcome& each : tapes_within(p, budgets)) {
       PlannedTape* tape = std::get_if<PlannedTape>(&each);
       if (tape != nullptr) {
-        menu.push_back(std::move(*tape));
-      } else if (!menu.empty()) {  // a search that found nothing here
-        menu.push_back(menu.back());
+        tapes.push_back(std::move(*tape));
+      } else if (!tapes.empty()) {  // a search that found nothing here
+        tapes.push_back(tapes.back());
       }
     }
   }
-  menu.push_back(std::move(all));
-  const PlannedTape first = menu.front();
-  menu.insert(menu.begin(), levels - menu.size(), first);
-  return menu;
+  tapes.push_back(std::move(all));
+  const PlannedTape first = tapes.front();
+  tapes.insert(tapes.begin(), levels - tapes.size(), first);
+  return tapes;
 }
 
 /// The parts' tapes at the levels of their devices, on their device together with the others.
-const PlannedParts& PartsPlanner::simulated(const std::vector<std::size_t>& level) {
+const PlannedParts& PartitionPlans::simulated(const std::vector<std::size_t>& level) {
   std::vector<std::size_t> key;
-  for (std::size_t p = 0; p < menus_.size(); ++p) {
+  for (std::size_t p = 0; p < tapes_.size(); ++p) {
     key.push_back(first_alike_[p][level[partition_->parts[p].device.index]]);
   }
   const auto known = simulated_.find(key);
@@ -241,16 +242,16 @@ const PlannedParts& PartsPlanner::simulated(const std::vector<std::size_t>& leve
     return known->second.made;
   }
   std::vector<Tape> tapes;
-  for (std::size_t p = 0; p < menus_.size(); ++p) tapes.push_back(menus_[p][key[p]].tape);
+  for (std::size_t p = 0; p < tapes_.size(); ++p) tapes.push_back(tapes_[p][key[p]].tape);
   PlannedParts made = simulated(std::move(tapes));
   return simulated_.emplace(std::move(key), SimulatedParts{std::move(made), peaks_}).first->second.made;
 }
 
-const PlannedParts& PartsPlanner::simulated_everywhere(std::size_t level) {
+const PlannedParts& PartitionPlans::simulated_everywhere(std::size_t level) {
   return simulated(std::vector(partition_->order.size(), level));
 }
 
-const PlannedParts& PartsPlanner::conserving_everywhere(std::size_t level) {
+const PlannedParts& PartitionPlans::conserving_everywhere(std::size_t level) {
   const PlannedParts& fixed = simulated_everywhere(level);
   if (orders_ == Orders::fixed) return fixed;
   const auto known = conserving_.find(level);
@@ -263,24 +264,24 @@ const PlannedParts& PartsPlanner::conserving_everywhere(std::size_t level) {
 }
 
 /// Of what was simulated last.
-PlannedParts PartsPlanner::or_conserving(PlannedParts fixed) {
+PlannedParts PartitionPlans::or_conserving(PlannedParts fixed) {
   if (orders_ == Orders::fixed) return fixed;
   SimulatedParts parts = or_work_conserving(problem_, {std::move(fixed), peaks_});
   peaks_ = std::move(parts.peaks);
   return std::move(parts.made);
 }
 
-Seconds PartsPlanner::least_makespan_of(std::size_t level) {
+Seconds PartitionPlans::least_makespan_of(std::size_t level) {
   const auto [known, is_new] = least_makespans_.try_emplace(level);
   if (is_new) {
     std::vector<Tape> tapes;
-    for (std::size_t p = 0; p < menus_.size(); ++p) tapes.push_back(menus_[p][first_alike_[p][level]].tape);
+    for (std::size_t p = 0; p < tapes_.size(); ++p) tapes.push_back(tapes_[p][first_alike_[p][level]].tape);
     known->second = least_makespan(problem_, *partition_, tapes);
   }
   return known->second;
 }
 
-PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
+PlannedParts PartitionPlans::simulated(std::vector<Tape> tapes) {
   for (std::size_t p = 0; p < tapes.size(); ++p) {
     const bool may_leave = partition_->parts[p].waits_at && !has_piece(tapes[p], PieceName::leave);
     if (may_leave) tapes[p] = with_absence(problem_, *partition_, id_at<PartId>(p), tapes[p]);
@@ -306,7 +307,7 @@ PlannedParts PartsPlanner::simulated(std::vector<Tape> tapes) {
 
 /// On all devices at once, since what one of them keeps hardly changes what another one needs: from all that they want
 /// to the level at which the parts' own peaks say that a device fits, and from there up or down.
-std::vector<std::size_t> PartsPlanner::highest_levels(const std::vector<Bytes>& limits) {
+std::vector<std::size_t> PartitionPlans::highest_levels(const std::vector<Bytes>& limits) {
   constexpr std::size_t guesses = 4;
   std::vector<std::size_t> fits(partition_->order.size(), 0), too_high(fits.size(), levels), tried = fits;
   for (std::size_t d = 0; d < fits.size(); ++d) {
@@ -337,7 +338,7 @@ std::vector<std::size_t> PartsPlanner::highest_levels(const std::vector<Bytes>& 
 }
 
 /// With other tapes for the device than at the first one, ascending; of levels with the same tapes the first.
-std::vector<std::size_t> PartsPlanner::levels_between(std::size_t device, std::size_t low, std::size_t high) const {
+std::vector<std::size_t> PartitionPlans::levels_between(std::size_t device, std::size_t low, std::size_t high) const {
   std::vector<std::size_t> between;
   for (std::size_t level = low + 1; level < high; ++level) {
     const auto is_new = [&](std::size_t p) { return first_alike_[p][level] == level; };
@@ -347,26 +348,26 @@ std::vector<std::size_t> PartsPlanner::levels_between(std::size_t device, std::s
 }
 
 /// Of the device's parts, each by itself.
-Bytes PartsPlanner::own_peaks(std::size_t device, std::size_t level) const {
+Bytes PartitionPlans::own_peaks(std::size_t device, std::size_t level) const {
   Bytes sum;
-  for (const std::size_t p : parts_on_[device]) sum += menus_[p][level].peak;
+  for (const std::size_t p : parts_on_[device]) sum += tapes_[p][level].peak;
   return sum;
 }
 
 /// Where a device has one part, a tape for the very budget, less what is on its way to it, may be faster than a
 /// level's.
-PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::size_t>& level,
-                                   const std::vector<Bytes>& limits) {
+PlannedParts PartitionPlans::refined(PlannedParts made, const std::vector<std::size_t>& level,
+                                     const std::vector<Bytes>& limits) {
   const std::vector<Bytes> peaks = peaks_;
   std::vector<Tape> tapes = made.tapes;
   bool has_other = false;
   for (std::size_t p = 0; p < tapes.size(); ++p) {
     const std::size_t d = partition_->parts[p].device.index;
     if (parts_on_[d].size() > 1) continue;
-    const Bytes beside = peaks[d] - menus_[p][level[d]].peak;
+    const Bytes beside = peaks[d] - tapes_[p][level[d]].peak;
     const TapeOutcome outcome = tape_within(p, limits[d] - beside);
     const PlannedTape* tape = std::get_if<PlannedTape>(&outcome);
-    if (tape == nullptr || same(tape->tape, menus_[p][level[d]].tape)) continue;
+    if (tape == nullptr || same(tape->tape, tapes_[p][level[d]].tape)) continue;
     tapes[p] = tape->tape;
     has_other = true;
   }
@@ -378,14 +379,14 @@ PlannedParts PartsPlanner::refined(PlannedParts made, const std::vector<std::siz
   return made;
 }
 
-TapeOutcome PartsPlanners::tape_of(const PartTask& task, const std::optional<Bytes>& budget) {
+TapeOutcome PlansByPartition::tape_of(const PartTask& task, const std::optional<Bytes>& budget) {
   if (plan_parts_themselves(memory_)) return tape_of_passes(task, memory_, budget);
   const auto& made = kept_.of(task);
   if (const std::string* why = std::get_if<std::string>(&made)) return Infeasible{*why, std::nullopt};
-  return std::get<PartPlans>(made).outcomes(std::span(&budget, 1)).front();
+  return std::get<PartTapes>(made).outcomes(std::span(&budget, 1)).front();
 }
 
-std::optional<Bytes> PartsPlanners::least_budget_of(const PartTask& task) {
+std::optional<Bytes> PlansByPartition::least_budget_of(const PartTask& task) {
   const TapeOutcome all = tape_of(task, std::nullopt);
   const PlannedTape* tape = std::get_if<PlannedTape>(&all);
   if (tape == nullptr) return std::nullopt;

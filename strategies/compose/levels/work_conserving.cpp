@@ -1,4 +1,4 @@
-#include "strategies/compose/work_conserving.h"
+#include "strategies/compose/levels/work_conserving.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "strategies/compose/better_outcome.h"
+#include "strategies/api/better_outcome.h"
 
 #include <algorithm>
 

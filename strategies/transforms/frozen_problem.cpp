@@ -1,4 +1,4 @@
-#include "strategies/offloading/parameters/frozen_problem.h"
+#include "strategies/transforms/frozen_problem.h"
 
 #include <algorithm>
 #include <map>

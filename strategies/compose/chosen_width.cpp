@@ -1,4 +1,4 @@
-#include "strategies/hybrid/chosen_width.h"
+#include "strategies/compose/chosen_width.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "sim/io/input_error.h"
-#include "strategies/compose/plan.h"
+#include "strategies/compose/levels/plan_on_devices.h"
+#include "strategies/compose/transformed.h"
 #include "strategies/hybrid/built.h"
 #include "strategies/hybrid/on_mesh.h"
-#include "strategies/hybrid/pipeline_merit.h"
 #include "strategies/hybrid/split_search.h"
 
 namespace plimsoll {

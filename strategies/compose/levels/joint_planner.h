@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/compose/parts_planner.h"
+#include "strategies/compose/levels/partition_plans.h"
 #include "strategies/pipelining/cuts/cuts.h"
 
 namespace plimsoll {
@@ -19,7 +19,7 @@ bool is_cut_jointly(const Pass&);
 class JointPlanner {
  public:
   /// Throws InputError where the strategy refuses the balanced cut.
-  JointPlanner(const Problem&, const Pass& partitioning, PartsPlanners&);
+  JointPlanner(const Problem&, const Pass& partitioning, PlansByPartition&);
 
   /// The fastest, by simulation, of all other cuts, of those that plan_joint finds, and of what comes of moving the
   /// borders of the best of them by one stage at a time.
@@ -54,7 +54,7 @@ class JointPlanner {
   bool is_possible(const Choice&) const;
   std::optional<double> seconds(std::uint32_t first, std::uint32_t last, const Waiting&,
                                 const std::optional<Bytes>& budget);
-  PartsPlanner& planner_of(const Choice&);
+  PartitionPlans& plans_of(const Choice&);
   bool try_out(std::optional<Found>&, std::optional<Closest>&, const Choice&, const std::optional<Bytes>& budget);
   void shrink(std::optional<Found>&, std::optional<Closest>&, const std::optional<Bytes>& budget);
   std::vector<Choice> few_choices() const;
@@ -63,7 +63,7 @@ class JointPlanner {
 
   const Problem& problem_;
   const Pass& pass_;
-  PartsPlanners& planners_;
+  PlansByPartition& plans_;
   bool in_flight_is_free_ = false;
   std::shared_ptr<const Partition> balanced_;
   std::vector<Waiting> waiting_;  // by stage, in the strategy's own order

@@ -1,4 +1,4 @@
-#include "strategies/compose/part_copy.h"
+#include "strategies/models/part_copy.h"
 
 #include <algorithm>
 #include <utility>

@@ -2,26 +2,19 @@
 // Strategies one after the other on a part of the graph: each reads the tape of the one before. For strategies that ask
 // others, too.
 
-#include <functional>
-#include <map>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "strategies/api/strategy.h"
+#include "strategies/api/pass.h"
 
 namespace plimsoll {
 
-/// A strategy with its options.
-struct Pass {
-  const StrategyInfo* strategy;
-  Options options;
-};
+/// Whether all of the passes plan parts of a pipeline themselves, with what other micro-batches keep there.
+bool plan_parts_themselves(std::span<const Pass>);
 
-Pass pass_of(const StrategyInfo&, std::map<std::string, std::string, std::less<>> given = {});
-
-/// What memory strategies make of a part, one outcome a budget.
+/// What memory strategies make of a part, one outcome a budget: of a whole model, or of a part that they plan
+/// themselves (part_tapes.h has the others).
 std::vector<TapeOutcome> tapes_of_passes(const PartTask&, std::span<const Pass>,
                                          std::span<const std::optional<Bytes>> budgets);
 

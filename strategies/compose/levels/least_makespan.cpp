@@ -1,4 +1,4 @@
-#include "strategies/compose/least_makespan.h"
+#include "strategies/compose/levels/least_makespan.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,8 @@
 
 #include <span>
 
-#include "strategies/compose/passes.h"
+#include "sim/core/decisions.h"
+#include "strategies/api/pass.h"
 
 namespace plimsoll {
 

@@ -2,6 +2,7 @@
 // A part of a pipeline as a problem of its own, for strategies that plan whole models on one device, and their tapes
 // as the part's.
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,13 @@ struct PartTape {
                      ///< backward
 };
 PartTape tape_in_pipeline(const PartTask&, const PartAlone&, const Tape&);
+
+/// The ops of the part on its device as a graph that nothing else uses. Ops of no time that run once stand for what it
+/// receives and sends, where its own order has them. Parameters that other parts use too have no updates here.
+PartAlone graph_part_alone(const PartTask&);
+
+/// A tape of the part alone as the part's, with sends and receives.
+Tape tape_with_exchanges(const PartAlone&, const Tape&);
 
 /// Why the tape cannot be the part's: it moves a parameter that another part uses too, or its gradient. Else nothing.
 std::optional<std::string> moves_shared(const PartTask&, const Tape&);

@@ -1,17 +1,16 @@
-#include "strategies/compose/passes.h"
+#include "strategies/compose/parts/passes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 
+#include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/model/graph_updates.h"
+#include "strategies/api/better_outcome.h"
 #include "strategies/api/own_moves.h"
-#include "strategies/compose/better_outcome.h"
-#include "strategies/compose/part_plans.h"
 #include "strategies/list.h"
-#include "strategies/models/op_sequence.h"
 #include "strategies/models/same_tape.h"
 
 namespace plimsoll {
@@ -103,10 +102,6 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> p
 
 }  // namespace
 
-Pass pass_of(const StrategyInfo& strategy, std::map<std::string, std::string, std::less<>> given) {
-  return {&strategy, Options(strategy.options, given)};
-}
-
 void judge(const Problem& problem, std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
     if (pass.strategy->chains_only && !problem.chain) {
@@ -131,14 +126,14 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
   }
 }
 
+bool plan_parts_themselves(std::span<const Pass> passes) {
+  return std::ranges::all_of(passes, [](const Pass& pass) { return pass.strategy->plans_parts(); });
+}
+
 std::vector<TapeOutcome> tapes_of_passes(const PartTask& task, std::span<const Pass> passes,
                                          std::span<const std::optional<Bytes>> budgets) {
   const bool is_of_pipeline = task.partition.parts.size() > 1 || task.part().cut_before_backward;
-  if (is_of_pipeline && !plan_parts_themselves(passes)) {
-    const auto made = plans_of_part(task, passes);
-    if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
-    return std::get<PartPlans>(made).outcomes(budgets);
-  }
+  EXPECTS(!is_of_pipeline || plan_parts_themselves(passes));
   const Pass& last = passes.back();
   if (passes.size() == 1) return last.strategy->tapes(task, last.options, budgets, nullptr);
   const std::span<const Pass> before = passes.first(passes.size() - 1);

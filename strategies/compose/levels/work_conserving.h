@@ -4,7 +4,8 @@
 
 #include <vector>
 
-#include "strategies/compose/plan.h"
+#include "strategies/api/pass.h"
+#include "strategies/compose/levels/planned_parts.h"
 
 namespace plimsoll {
 

@@ -12,8 +12,8 @@
 
 #include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
-#include "strategies/offloading/parameters/frozen_problem.h"
 #include "strategies/rematerialization/policies/selective.h"
+#include "strategies/transforms/frozen_problem.h"
 
 namespace plimsoll {
 namespace {

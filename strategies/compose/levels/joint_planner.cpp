@@ -1,4 +1,4 @@
-#include "strategies/compose/joint_planner.h"
+#include "strategies/compose/levels/joint_planner.h"
 
 #include <fmt/format.h>
 
@@ -45,10 +45,10 @@ bool is_cut_jointly(const Pass& pass) {
   return line != nullptr && line->cut == joint_cut;
 }
 
-JointPlanner::JointPlanner(const Problem& problem, const Pass& partitioning, PartsPlanners& planners)
+JointPlanner::JointPlanner(const Problem& problem, const Pass& partitioning, PlansByPartition& plans)
     : problem_(problem),
       pass_(partitioning),
-      planners_(planners),
+      plans_(plans),
       in_flight_is_free_(is_in_flight_free(partitioning.options)) {
   const std::optional<Bytes> unlimited;
   const Options balanced = with_cut(pass_.options, "balanced");
@@ -92,7 +92,7 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
 /// True where the choice needs less than those before.
 bool JointPlanner::try_out(std::optional<Found>& best, std::optional<Closest>& closest, const Choice& choice,
                            const std::optional<Bytes>& budget) {
-  const PartsOutcome outcome = planner_of(choice).within(budget);
+  const PartsOutcome outcome = plans_of(choice).within(budget);
   if (const auto* made = std::get_if<PlannedParts>(&outcome)) {
     if (!best || made->makespan < best->parts.makespan) best = Found{choice, *made};
     return false;
@@ -147,8 +147,7 @@ std::optional<JointPlanner::Choice> JointPlanner::least_choice() {
     const auto [found, is_new] = needs_.try_emplace({first, last, waiting, std::nullopt});
     if (is_new) {
       const RangePart range(problem_, first, last, DeviceId{0}, weights_apart);
-      found->second =
-          planners_.least_budget_of({problem_, range.partition, range.id, waiting.in_flight, waiting.weights});
+      found->second = plans_.least_budget_of({problem_, range.partition, range.id, waiting.in_flight, waiting.weights});
     }
     return found->second;
   };
@@ -168,7 +167,7 @@ std::optional<PlannedParts> JointPlanner::star_parts(const std::optional<Bytes>&
   const std::array<std::optional<Bytes>, 2> asked{budget, std::nullopt};
   std::optional<PlannedParts> best;
   for (const PartitionOutcome& made : pass_.strategy->partition(problem_, options, asked)) {
-    PartsOutcome outcome = planners_.of(std::get<std::shared_ptr<const Partition>>(made)).within(budget);
+    PartsOutcome outcome = plans_.of(std::get<std::shared_ptr<const Partition>>(made)).within(budget);
     PlannedParts* parts = std::get_if<PlannedParts>(&outcome);
     if (parts != nullptr && (!best || parts->makespan < best->makespan)) best = std::move(*parts);
   }
@@ -180,7 +179,7 @@ std::vector<Bytes> JointPlanner::peaks_of_levels() {
   for (const CutRule rule : {CutRule::uniform, CutRule::balanced}) {
     const Choice choice{without_copies(cut_stages(*problem_.chain, waiting_.size(), rule)), {}};
     if (!is_possible(choice)) continue;
-    const std::vector<Bytes> more = planner_of(choice).peaks_of_levels();
+    const std::vector<Bytes> more = plans_of(choice).peaks_of_levels();
     peaks.insert(peaks.end(), more.begin(), more.end());
   }
   return peaks;
@@ -313,14 +312,14 @@ std::optional<double> JointPlanner::seconds(std::uint32_t first, std::uint32_t l
   if (!is_new || !is_trained(problem_, first, last)) return found->second;
   const RangePart range(problem_, first, last, DeviceId{0}, balanced_->parts.front().cut_before_weights);
   const PartTask task{problem_, range.partition, range.id, waiting.in_flight, waiting.weights};
-  const TapeOutcome outcome = planners_.tape_of(task, budget);
+  const TapeOutcome outcome = plans_.tape_of(task, budget);
   if (const PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) {
     found->second = tape->makespan.value / problem_.micro_batches;
   }
   return found->second;
 }
 
-PartsPlanner& JointPlanner::planner_of(const Choice& choice) {
+PartitionPlans& JointPlanner::plans_of(const Choice& choice) {
   std::shared_ptr<const Partition>& partition = partitions_[choice];
   if (partition == nullptr) {
     Options options = with_cut(pass_.options, text_of(choice.cut));
@@ -329,18 +328,18 @@ PartsPlanner& JointPlanner::planner_of(const Choice& choice) {
     partition = std::get<std::shared_ptr<const Partition>>(
         pass_.strategy->partition(problem_, options, std::span(&unlimited, 1)).front());
   }
-  return planners_.of(partition);
+  return plans_.of(partition);
 }
 
 bool JointPlanner::improve(std::optional<Found>& best, const Choice& choice, const std::optional<Bytes>& budget,
                            Care care) {
-  PartsPlanner& planner = planner_of(choice);
+  PartitionPlans& own = plans_of(choice);
   std::optional<PlannedParts> made;
   if (care == Care::thorough) {
-    PartsOutcome outcome = planner.within(budget);
+    PartsOutcome outcome = own.within(budget);
     if (PlannedParts* parts = std::get_if<PlannedParts>(&outcome)) made = std::move(*parts);
   } else {
-    made = planner.close_to(budget);
+    made = own.close_to(budget);
   }
   if (!made || (best && !(made->makespan < best->parts.makespan))) return false;
   best = Found{choice, *std::move(made)};

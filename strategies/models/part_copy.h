@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "strategies/compose/part_alone.h"
+#include "strategies/models/part_alone.h"
 
 namespace plimsoll {
 
