@@ -114,7 +114,11 @@ TEST_CASE("an include that the table does not allow is named", "[structure]") {
              "traces/a.cpp includes unknown <dance/steps.h>, which is not in the row of traces"});
   CHECK(said("traces/a.cpp", "#include \"a.h\"\n") == Said{"traces/a.cpp includes a folder that has no row"});
   CHECK(said("music/a.cpp", "") == Said{"music/a.cpp: its folder has no row"});
-  CHECK(said("strategies/deep/down/a.h", "#include \"strategies/compose/plan.h\"\n#include <fmt/format.h>\n").empty());
+  CHECK(said("strategies/models/a.h", "#include \"strategies/compose/parts/passes.h\"\n") ==
+        Said{"strategies/models/a.h includes strategies/compose/parts, which is not in the row of strategies/models"});
+  CHECK(said("strategies/hybrid/deep/down/a.h",
+             "#include \"strategies/compose/levels/planned_parts.h\"\n#include <fmt/format.h>\n")
+            .empty());
 }
 
 TEST_CASE("a line of the include table that cannot be read is named", "[structure]") {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "sim/core/places.h"
+#include "strategies/compose/parts/passes.h"
 #include "strategies/pipelining/cuts/asked_cut.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/cuts/sapp_cut.h"

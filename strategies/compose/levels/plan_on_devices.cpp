@@ -12,6 +12,7 @@
 #include "strategies/compose/levels/joint_planner.h"
 #include "strategies/compose/levels/partition_plans.h"
 #include "strategies/compose/levels/work_conserving.h"
+#include "strategies/compose/parts/passes.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
