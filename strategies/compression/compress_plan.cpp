@@ -127,8 +127,8 @@ class CompressPlanner {
 
   /// Of few ops for rising bounds on the error, each on top of what the ones before have left: a greater one of these
   /// is never worse.
-  void search(const CompressionMenu& menu, const StageEffort& effort) {
-    FormPlans plans(task_, model_, saved_, menu, effort.recomputes ? &*ops_ : nullptr, largest_error_);
+  void search(const KeptForms& kept_forms, const StageEffort& effort) {
+    FormPlans plans(task_, model_, saved_, kept_forms, effort.recomputes ? &*ops_ : nullptr, largest_error_);
     for (const std::vector<std::uint32_t>& forms : same_everywhere()) plans.add(forms);
     if (is_short_chain() && before_ == nullptr && !not_one_part(task_)) {
       const ChainPart part = chain_part(task_.problem, task_.part());
@@ -141,7 +141,7 @@ class CompressPlanner {
       plans.allow(error);
       const bool one_price = effort.recomputes && model_.positions() > many_positions;
       for (const double price : prices(one_price ? std::span(prices_of_plan).subspan(1, 1) : prices_of_plan)) {
-        for (const auto& forms : forms_of_levels(menu, model_, levels, error * error, price)) plans.add(forms);
+        for (const auto& forms : forms_of_levels(kept_forms, model_, levels, error * error, price)) plans.add(forms);
       }
       plans.improve(affordable(20'000, model_, 100));
       offload_some(plans.pool());
@@ -215,7 +215,7 @@ class CompressPlanner {
   bool recomputes_, offloads_;
   double largest_error_;
   std::vector<SavedTensor> saved_;
-  CompressionMenu packed_, joint_;  // the same forms, and last of the second's: made again
+  KeptForms packed_, joint_;  // the same forms, and last of the second's: made again
   std::optional<OpModel> ops_;
   std::vector<TapePool> pools_;  // without recomputation, and with it
   std::vector<Tape> to_offload_;

@@ -96,8 +96,12 @@ class RangeMaximum {
 
 class FormsChooser {
  public:
-  FormsChooser(const CompressionMenu& menu, const OffloadModel& model, double largest_square, double price)
-      : menu_(menu), memory_(model.memory), forms_(menu.size(), 0), largest_square_(largest_square), price_(price) {}
+  FormsChooser(const KeptForms& kept_forms, const OffloadModel& model, double largest_square, double price)
+      : kept_forms_(kept_forms),
+        memory_(model.memory),
+        forms_(kept_forms.size(), 0),
+        largest_square_(largest_square),
+        price_(price) {}
 
   Bytes most() const { return memory_.most(); }
 
@@ -107,8 +111,8 @@ class FormsChooser {
       const std::uint32_t fullest = memory_.where();
       std::optional<std::pair<std::size_t, std::uint32_t>> best;
       double least = 0;
-      for (std::size_t i = 0; i < menu_.size(); ++i) {
-        for (std::uint32_t form = forms_[i] + 1; form < menu_[i].forms.size(); ++form) {  // never back: it ends
+      for (std::size_t i = 0; i < kept_forms_.size(); ++i) {
+        for (std::uint32_t form = forms_[i] + 1; form < kept_forms_[i].forms.size(); ++form) {  // never back: it ends
           const Bytes gain = freed_at(i, form, fullest) - freed_at(i, forms_[i], fullest);
           if (gain <= Bytes{0} || square_ + more_square(i, form) > largest_square_) continue;
           const double cost =
@@ -126,11 +130,11 @@ class FormsChooser {
 
   /// Those that take the most time first.
   void relax(Bytes level) {
-    std::vector<std::size_t> order(menu_.size());
+    std::vector<std::size_t> order(kept_forms_.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return form_of(a).time > form_of(b).time; });
     for (const std::size_t i : order) {
-      for (std::uint32_t form = 0; form < menu_[i].forms.size(); ++form) {
+      for (std::uint32_t form = 0; form < kept_forms_[i].forms.size(); ++form) {
         const std::uint32_t before = forms_[i];
         if (form == before || more_time(i, form) > Seconds{0}) continue;
         if (more_time(i, form) == Seconds{0} && more_square(i, form) >= 0) continue;
@@ -145,15 +149,17 @@ class FormsChooser {
   std::vector<std::uint32_t> forms() && { return std::move(forms_); }
 
  private:
-  const KeptForm& form_of(std::size_t i) const { return menu_[i].forms[forms_[i]]; }
-  Seconds more_time(std::size_t i, std::uint32_t form) const { return menu_[i].forms[form].time - form_of(i).time; }
+  const KeptForm& form_of(std::size_t i) const { return kept_forms_[i].forms[forms_[i]]; }
+  Seconds more_time(std::size_t i, std::uint32_t form) const {
+    return kept_forms_[i].forms[form].time - form_of(i).time;
+  }
   double more_square(std::size_t i, std::uint32_t form) const {
-    return menu_[i].forms[form].square - form_of(i).square;
+    return kept_forms_[i].forms[form].square - form_of(i).square;
   }
 
   Bytes freed_at(std::size_t i, std::uint32_t form, std::uint32_t position) const {
     Bytes freed;
-    for (const FreedRange& range : menu_[i].freed[form]) {
+    for (const FreedRange& range : kept_forms_[i].freed[form]) {
       if (range.begin <= position && position < range.end) freed += range.bytes;
     }
     return freed;
@@ -161,14 +167,14 @@ class FormsChooser {
 
   void take(std::size_t i, std::uint32_t form) {
     square_ += more_square(i, form);
-    for (const FreedRange& range : menu_[i].freed[forms_[i]]) memory_.add(range.begin, range.end, range.bytes);
+    for (const FreedRange& range : kept_forms_[i].freed[forms_[i]]) memory_.add(range.begin, range.end, range.bytes);
     forms_[i] = form;
-    for (const FreedRange& range : menu_[i].freed[form]) {
+    for (const FreedRange& range : kept_forms_[i].freed[form]) {
       memory_.add(range.begin, range.end, Bytes{0} - range.bytes);
     }
   }
 
-  const CompressionMenu& menu_;
+  const KeptForms& kept_forms_;
   RangeMaximum memory_;  // by position
   std::vector<std::uint32_t> forms_;
   double largest_square_, price_, square_ = 0;
@@ -176,8 +182,8 @@ class FormsChooser {
 
 }  // namespace
 
-CompressionMenu::CompressionMenu(const Graph& graph, std::span<const SavedTensor> saved, std::span<const Codec> codecs,
-                                 const Device& device)
+KeptForms::KeptForms(const Graph& graph, std::span<const SavedTensor> saved, std::span<const Codec> codecs,
+                     const Device& device)
     : graph_(graph), saved_(saved), first_of_(graph.storages) {
   const ErrorShares shares(graph);
   std::vector<bool> rectified(graph.storages, false);
@@ -189,15 +195,15 @@ CompressionMenu::CompressionMenu(const Graph& graph, std::span<const SavedTensor
     const Tensor& value = graph[tensor.tensor];
     const bool starts_again =
         std::ranges::any_of(tensor.uses, [](const SavedUse& use) { return use.by == SavedBy::checkpoint; });
-    Dish& dish = dishes_.emplace_back();
-    dish.tensor = tensor.tensor;
+    Value& kept = values_.emplace_back();
+    kept.tensor = tensor.tensor;
     std::optional<std::size_t>& first = first_of_[value.storage.index];
-    if (!first) first = dishes_.size() - 1;
-    for (const SavedUse& use : tensor.uses) dish.takes_signs.push_back(does_with_signs(graph, use));
-    const bool any_signs = std::ranges::find(dish.takes_signs, true) != dish.takes_signs.end();
-    const bool all_signs = std::ranges::find(dish.takes_signs, false) == dish.takes_signs.end();
-    dish.forms.emplace_back();
-    if (any_signs && !cannot_pack(signs_of_relu, graph, value)) dish.forms.push_back({.signs = true});
+    if (!first) first = values_.size() - 1;
+    for (const SavedUse& use : tensor.uses) kept.takes_signs.push_back(does_with_signs(graph, use));
+    const bool any_signs = std::ranges::find(kept.takes_signs, true) != kept.takes_signs.end();
+    const bool all_signs = std::ranges::find(kept.takes_signs, false) == kept.takes_signs.end();
+    kept.forms.emplace_back();
+    if (any_signs && !cannot_pack(signs_of_relu, graph, value)) kept.forms.push_back({.signs = true});
     for (const Codec& codec : codecs) {
       if (all_signs || starts_again || cannot_pack(codec, graph, value)) continue;
       if (packed_bytes(codec, graph, value) >= value.bytes) continue;
@@ -205,26 +211,26 @@ CompressionMenu::CompressionMenu(const Graph& graph, std::span<const SavedTensor
       KeptForm form{.codec = codec, .signs = any_signs, .time = pack_time(codec, graph, value, device)};
       std::optional<std::uint32_t> restored;  // the last position where it is, once for all uses of a stage
       for (std::size_t u = 0; u < tensor.uses.size(); ++u) {
-        if (dish.takes_signs[u] || restored == tensor.uses[u].position) continue;
+        if (kept.takes_signs[u] || restored == tensor.uses[u].position) continue;
         restored = tensor.uses[u].position;
         form.time += unpack_time(codec, graph, value, device);
         form.square += shares.of(tensor.uses[u].op, tensor.tensor, lost * lost);
       }
-      dish.forms.push_back(form);
+      kept.forms.push_back(form);
     }
-    for (const KeptForm& form : dish.forms) dish.freed.push_back(freed_by(form, dish, tensor, graph));
+    for (const KeptForm& form : kept.forms) kept.freed.push_back(freed_by(form, kept, tensor, graph));
   }
 }
 
 /// Against the value itself, which is there from its last use in the forward to its last use at all.
-std::vector<FreedRange> CompressionMenu::freed_by(const KeptForm& form, const Dish& dish, const SavedTensor& tensor,
-                                                  const Graph& graph) {
+std::vector<FreedRange> KeptForms::freed_by(const KeptForm& form, const Value& kept, const SavedTensor& tensor,
+                                            const Graph& graph) {
   std::vector<FreedRange> freed;
   if (!form.codec && !form.signs) return freed;
   const Tensor& value = graph[tensor.tensor];
   std::uint32_t plain = tensor.from, packed = tensor.from, signs = tensor.from;  // positions of their last uses
   for (std::size_t u = 0; u < tensor.uses.size(); ++u) {
-    (form.signs && dish.takes_signs[u] ? signs : form.codec ? packed : plain) = tensor.uses[u].position;
+    (form.signs && kept.takes_signs[u] ? signs : form.codec ? packed : plain) = tensor.uses[u].position;
   }
   const std::uint32_t last = tensor.uses.back().position;
   freed.push_back({plain + 1, last + 1, value.bytes});
@@ -236,59 +242,59 @@ std::vector<FreedRange> CompressionMenu::freed_by(const KeptForm& form, const Di
   std::optional<std::uint32_t> restored;
   for (std::size_t u = 0; form.codec && u < tensor.uses.size(); ++u) {  // restored for these
     const std::uint32_t position = tensor.uses[u].position;
-    if ((form.signs && dish.takes_signs[u]) || restored == position) continue;
+    if ((form.signs && kept.takes_signs[u]) || restored == position) continue;
     restored = position;
     freed.push_back({position, position + 1, Bytes{0} - value.bytes});
   }
   return freed;
 }
 
-void CompressionMenu::offer_recomputation(const OffloadModel& model, const OpModel& ops) {
+void KeptForms::offer_recomputation(const OffloadModel& model, const OpModel& ops) {
   TimesAgain times(model, ops);
   std::map<std::uint32_t, std::uint32_t> value_in;  // by storage of the graph
   for (std::uint32_t v = 0; v < ops.values.size(); ++v) {
     const bool alone = ops.in_storage[ops.values[v].storage].size() == 1;
     if (alone && can_evict(ops, v)) value_in[graph_[ops.values[v].tensor].storage.index] = v;
   }
-  for (std::size_t i = 0; i < dishes_.size(); ++i) {
-    const auto found = value_in.find(graph_[dishes_[i].tensor].storage.index);
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const auto found = value_in.find(graph_[values_[i].tensor].storage.index);
     if (found == value_in.end()) continue;
     const std::uint32_t first = saved_[i].uses.front().position;
-    dishes_[i].forms.push_back({.again = true, .time = times.of(found->second, first)});
-    dishes_[i].freed.push_back({{saved_[i].from + 1, first, graph_[dishes_[i].tensor].bytes}});
+    values_[i].forms.push_back({.again = true, .time = times.of(found->second, first)});
+    values_[i].freed.push_back({{saved_[i].from + 1, first, graph_[values_[i].tensor].bytes}});
   }
 }
 
-std::uint32_t CompressionMenu::form_of(std::size_t i, const std::optional<Codec>& codec) const {
-  const std::vector<KeptForm>& forms = dishes_[i].forms;
+std::uint32_t KeptForms::form_of(std::size_t i, const std::optional<Codec>& codec) const {
+  const std::vector<KeptForm>& forms = values_[i].forms;
   for (std::uint32_t f = 0; codec && f < forms.size(); ++f) {
     if (forms[f].codec == codec) return f;
   }
   return forms.size() > 1 && forms[1].signs && !forms[1].codec ? 1 : 0;
 }
 
-std::optional<Codec> CompressionMenu::codec_of(const KeptForm& form, const SavedUse& use) const {
+std::optional<Codec> KeptForms::codec_of(const KeptForm& form, const SavedUse& use) const {
   if (use.by == SavedBy::checkpoint) return std::nullopt;
   return form.signs && does_with_signs(graph_, use) ? std::optional(signs_of_relu) : form.codec;
 }
 
-CodecChoice CompressionMenu::choice(std::vector<std::uint32_t> forms) const {
+CodecChoice KeptForms::choice(std::vector<std::uint32_t> forms) const {
   return [this, forms = std::move(forms)](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
     const auto i = static_cast<std::size_t>(&tensor - saved_.data());
-    return codec_of(dishes_[i].forms[forms[i]], use);
+    return codec_of(values_[i].forms[forms[i]], use);
   };
 }
 
-CodecChoice CompressionMenu::choice_elsewhere(std::vector<std::uint32_t> forms) const {
+CodecChoice KeptForms::choice_elsewhere(std::vector<std::uint32_t> forms) const {
   return [this, forms = std::move(forms)](const SavedTensor& tensor, const SavedUse& use) -> std::optional<Codec> {
-    const std::optional<std::size_t> i = dish_of(tensor.tensor);
-    return i ? codec_of(dishes_[*i].forms[forms[*i]], use) : std::nullopt;
+    const std::optional<std::size_t> i = value_of(tensor.tensor);
+    return i ? codec_of(values_[*i].forms[forms[*i]], use) : std::nullopt;
   };
 }
 
-std::vector<std::vector<std::uint32_t>> forms_of_levels(const CompressionMenu& menu, const OffloadModel& model,
+std::vector<std::vector<std::uint32_t>> forms_of_levels(const KeptForms& kept_forms, const OffloadModel& model,
                                                         std::uint32_t levels, double largest_square, double price) {
-  FormsChooser chooser(menu, model, largest_square, price);
+  FormsChooser chooser(kept_forms, model, largest_square, price);
   const Bytes most = chooser.most();
   FormsChooser lowest = chooser;
   lowest.reach(Bytes{0});

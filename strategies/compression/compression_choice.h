@@ -29,43 +29,43 @@ struct FreedRange {
   Bytes bytes;
 };
 
-class CompressionMenu {
+class KeptForms {
  public:
   /// With `codecs` from the mildest to the strongest.
-  CompressionMenu(const Graph&, std::span<const SavedTensor>, std::span<const Codec> codecs, const Device&);
+  KeptForms(const Graph&, std::span<const SavedTensor>, std::span<const Codec> codecs, const Device&);
 
   /// Adds the form `again`, the last, for values that a forward may make anew. The model is that of the tape whose
   /// values these are, in which every op runs once.
   void offer_recomputation(const OffloadModel&, const OpModel&);
 
-  struct Dish {
+  struct Value {
     TensorId tensor;                             ///< stands for its storage
     std::vector<bool> takes_signs;               ///< by use
     std::vector<KeptForm> forms;                 ///< the first: as it is
     std::vector<std::vector<FreedRange>> freed;  ///< by form
   };
-  std::size_t size() const { return dishes_.size(); }
-  const Dish& operator[](std::size_t i) const { return dishes_[i]; }
+  std::size_t size() const { return values_.size(); }
+  const Value& operator[](std::size_t i) const { return values_[i]; }
 
   /// The first of these forms, or the form as it is, that waits by the codec; nothing: by signs at most.
   std::uint32_t form_of(std::size_t i, const std::optional<Codec>&) const;
 
   /// The first saved value in the tensor's storage.
-  std::optional<std::size_t> dish_of(TensorId t) const { return first_of_[graph_[t].storage.index]; }
+  std::optional<std::size_t> value_of(TensorId t) const { return first_of_[graph_[t].storage.index]; }
 
-  /// For packed_tape; `forms`: which one, by saved value. Refers to the menu.
+  /// For packed_tape; `forms`: which one, by saved value. Refers to this.
   CodecChoice choice(std::vector<std::uint32_t> forms) const;
 
-  /// The same for another tape of the graph, in which values are made anew: what is not on the menu stays as it is.
+  /// The same for another tape of the graph, in which values are made anew: what has no forms here stays as it is.
   CodecChoice choice_elsewhere(std::vector<std::uint32_t> forms) const;
 
  private:
   std::optional<Codec> codec_of(const KeptForm&, const SavedUse&) const;
-  static std::vector<FreedRange> freed_by(const KeptForm&, const Dish&, const SavedTensor&, const Graph&);
+  static std::vector<FreedRange> freed_by(const KeptForm&, const Value&, const SavedTensor&, const Graph&);
 
   const Graph& graph_;
   std::span<const SavedTensor> saved_;
-  std::vector<Dish> dishes_;
+  std::vector<Value> values_;
   std::vector<std::optional<std::size_t>> first_of_;  // by storage
 };
 
@@ -75,7 +75,7 @@ class CompressionMenu {
 /// in error. Then every value, the slowest first, goes back to the first form that is no slower and with which all
 /// still fits.
 /// Time: levels x values x log positions, and the square of the values.
-std::vector<std::vector<std::uint32_t>> forms_of_levels(const CompressionMenu&, const OffloadModel&,
-                                                        std::uint32_t levels, double largest_square, double price);
+std::vector<std::vector<std::uint32_t>> forms_of_levels(const KeptForms&, const OffloadModel&, std::uint32_t levels,
+                                                        double largest_square, double price);
 
 }  // namespace plimsoll

@@ -13,8 +13,8 @@
 namespace plimsoll {
 
 FormPlans::FormPlans(const PartTask& task, const OffloadModel& model, std::span<const SavedTensor> saved,
-                     const CompressionMenu& menu, const OpModel* ops, double largest_error)
-    : task_(task), model_(model), saved_(saved), menu_(menu), ops_(ops), largest_error_(largest_error) {
+                     const KeptForms& kept_forms, const OpModel* ops, double largest_error)
+    : task_(task), model_(model), saved_(saved), kept_forms_(kept_forms), ops_(ops), largest_error_(largest_error) {
   if (ops_ == nullptr) return;
   dies_.assign(ops_->values.size(), false);
   const std::size_t turn = last_forward(*ops_);
@@ -58,8 +58,8 @@ void FormPlans::allow(double error) {
 std::optional<Tape> FormPlans::tape_again(const std::vector<std::uint32_t>& forms) const {
   Evicted evicted = dies_;
   for (std::size_t i = 0; i < forms.size(); ++i) {
-    if (menu_[i].forms[forms[i]].again) {
-      evicted[value_in_.at(task_.problem.graph[menu_[i].tensor].storage.index)] = true;
+    if (kept_forms_[i].forms[forms[i]].again) {
+      evicted[value_in_.at(task_.problem.graph[kept_forms_[i].tensor].storage.index)] = true;
     }
   }
   const std::optional<OpSequence> sequence = recompute_order(*ops_, evicted);
@@ -71,10 +71,10 @@ void FormPlans::add(const std::vector<std::uint32_t>& forms) {
   if (!is_new) return;
   bool again = false, packs = false;
   for (std::size_t i = 0; i < forms.size(); ++i) {
-    (menu_[i].forms[forms[i]].again ? again : packs) |= forms[i] > 0;
+    (kept_forms_[i].forms[forms[i]].again ? again : packs) |= forms[i] > 0;
   }
   if (!again) {
-    place->second = measure(packed_tape(task_.problem.graph, model_, saved_, menu_.choice(forms)));
+    place->second = measure(packed_tape(task_.problem.graph, model_, saved_, kept_forms_.choice(forms)));
     return;
   }
   std::optional<Tape> tape = tape_again(forms);
@@ -82,7 +82,7 @@ void FormPlans::add(const std::vector<std::uint32_t>& forms) {
   if (packs) {
     const auto model = std::get<OffloadModel>(offload_model(task_, &*tape));
     tape = packed_tape(task_.problem.graph, model, saved_tensors(task_.problem.graph, model),
-                       menu_.choice_elsewhere(forms));
+                       kept_forms_.choice_elsewhere(forms));
   }
   place->second = measure(std::move(*tape));
 }
@@ -90,7 +90,7 @@ void FormPlans::add(const std::vector<std::uint32_t>& forms) {
 void FormPlans::add(const Tape& tape, const std::vector<std::uint32_t>& forms) {
   const auto model = std::get<OffloadModel>(offload_model(task_, &tape));
   measure(packed_tape(task_.problem.graph, model, saved_tensors(task_.problem.graph, model),
-                      menu_.choice_elsewhere(forms)));
+                      kept_forms_.choice_elsewhere(forms)));
 }
 
 /// By rising memory.
@@ -121,7 +121,7 @@ void FormPlans::improve(std::size_t trials) {
       any = true;
       for (std::size_t i = 0; i < forms.size(); ++i) {
         std::vector<std::uint32_t> changed = forms;
-        for (changed[i] = 0; changed[i] < menu_[i].forms.size(); ++changed[i]) {
+        for (changed[i] = 0; changed[i] < kept_forms_[i].forms.size(); ++changed[i]) {
           if (tried_.size() >= before + trials) return;
           add(changed);
         }

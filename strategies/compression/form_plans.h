@@ -16,13 +16,13 @@ class FormPlans {
  public:
   /// Values are those of the model's tape. `ops`: of plain training, if that is its tape and values may be made again;
   /// else null. No bound is above `largest_error`. Refers to all of them.
-  FormPlans(const PartTask&, const OffloadModel&, std::span<const SavedTensor>, const CompressionMenu&,
-            const OpModel* ops, double largest_error);
+  FormPlans(const PartTask&, const OffloadModel&, std::span<const SavedTensor>, const KeptForms&, const OpModel* ops,
+            double largest_error);
 
   /// From now on; 0 at first.
   void allow(double error);
 
-  /// By saved value its form on the menu. Does nothing if that has been tried.
+  /// By saved value which of its forms. Does nothing if that has been tried.
   void add(const std::vector<std::uint32_t>& forms);
 
   /// On a tape of runs and drops that makes values anew.
@@ -50,7 +50,7 @@ class FormPlans {
   const PartTask& task_;
   const OffloadModel& model_;
   std::span<const SavedTensor> saved_;
-  const CompressionMenu& menu_;
+  const KeptForms& kept_forms_;
   const OpModel* ops_;
   double largest_error_, error_ = 0;                 // of any bound, and the bound
   std::map<std::uint32_t, std::uint32_t> value_in_;  // by storage of the graph: of values that may be made again

@@ -15,7 +15,7 @@ namespace {
 /// Forms for the values of a stage, and what they save against all values as
 /// they are.
 struct StageWay {
-  std::vector<std::pair<std::size_t, std::uint32_t>> forms;  ///< (value on the menu, form)
+  std::vector<std::pair<std::size_t, std::uint32_t>> forms;  ///< (saved value, form)
   Bytes waiting, reading;                                    ///< saved between the two phases, and in the backward
   Bytes packed;                                              ///< the largest packed form
   double cost = 0;                                           ///< seconds, the error's price included
@@ -33,8 +33,8 @@ std::vector<T> spread(std::vector<T> all, std::size_t most) {
 class StageWays {
  public:
   StageWays(const Graph& graph, const ChainGraph& index, const OffloadModel& model, std::span<const SavedTensor> saved,
-            const CompressionMenu& menu)
-      : menu_(menu), of_(index.forward.size()) {
+            const KeptForms& kept_forms)
+      : kept_forms_(kept_forms), of_(index.forward.size()) {
     std::map<OpId, std::size_t> stage_of;
     for (std::size_t s = 0; s < index.backward.size(); ++s) {
       if (index.backward[s] != no_op) stage_of[index.backward[s]] = s;
@@ -58,8 +58,8 @@ class StageWays {
     for (const StageValue& value : of_[stage]) {
       std::vector<StageWay> longer;
       for (const StageWay& way : ways) {
-        for (std::uint32_t form = 0; form < menu_[value.dish].forms.size(); ++form) {
-          if (!menu_[value.dish].forms[form].again) longer.push_back(with(way, value, form, price));
+        for (std::uint32_t form = 0; form < kept_forms_[value.index].forms.size(); ++form) {
+          if (!kept_forms_[value.index].forms[form].again) longer.push_back(with(way, value, form, price));
         }
       }
       std::ranges::stable_sort(longer, {}, [](const StageWay& w) { return std::pair(w.waiting, w.reading); });
@@ -77,16 +77,16 @@ class StageWays {
  private:
   /// A value that the stage's backward is the first to read.
   struct StageValue {
-    std::size_t dish;
+    std::size_t index;
     Bytes bytes;
     std::uint32_t from, until;  ///< positions of forward and backward
   };
 
   StageWay with(StageWay way, const StageValue& value, std::uint32_t form, double price) const {
-    const CompressionMenu::Dish& dish = menu_[value.dish];
-    way.forms.emplace_back(value.dish, form);
+    const KeptForms::Value& kept = kept_forms_[value.index];
+    way.forms.emplace_back(value.index, form);
     Bytes waiting;
-    for (const FreedRange& range : dish.freed[form]) {
+    for (const FreedRange& range : kept.freed[form]) {
       if (range.begin <= value.from + 1 && value.from + 1 < range.end && value.from + 1 < value.until) {
         waiting += range.bytes;
       }
@@ -94,11 +94,11 @@ class StageWays {
     }
     way.waiting += waiting;
     if (form > 0) way.packed = std::max(way.packed, value.bytes - waiting);
-    way.cost += dish.forms[form].time.value + price * dish.forms[form].square;
+    way.cost += kept.forms[form].time.value + price * kept.forms[form].square;
     return way;
   }
 
-  const CompressionMenu& menu_;
+  const KeptForms& kept_forms_;
   std::vector<std::vector<StageValue>> of_;  // by stage
 };
 
@@ -141,7 +141,7 @@ PackedStages packed_stages(const std::vector<BlockStep>& steps, const std::vecto
         break;
       case Kind::forward_option:
         plan.sequence.push_back({ChainStep::Kind::forward_saving, step.block});
-        for (const auto& [dish, form] : ways[step.block][step.option].forms) plan.forms[dish] = form;
+        for (const auto& [value, form] : ways[step.block][step.option].forms) plan.forms[value] = form;
         break;
       case Kind::backward_option:
         plan.sequence.push_back({ChainStep::Kind::backward, step.block});
@@ -154,13 +154,13 @@ PackedStages packed_stages(const std::vector<BlockStep>& steps, const std::vecto
 }  // namespace
 
 std::vector<PackedStages> stage_plans(const PartTask& task, const OffloadModel& plain,
-                                      std::span<const SavedTensor> saved, const CompressionMenu& menu,
+                                      std::span<const SavedTensor> saved, const KeptForms& kept_forms,
                                       std::span<const double> prices, const StageEffort& effort) {
   const ChainPart part = chain_part(task.problem, task.part());
   ChainModel model = chain_model(task.problem, part);
   if (!effort.recomputes) model.recomputable.assign(model.stages(), false);
   const RotorConditions conditions(model);
-  const StageWays all_ways(task.problem.graph, *task.problem.index, plain, saved, menu);
+  const StageWays all_ways(task.problem.graph, *task.problem.index, plain, saved, kept_forms);
   const Bytes most = evaluate(model, store_all_sequence(model.stages())).peak - model.resident - model.x[0];
   std::vector<PackedStages> plans;
   for (const double price : prices) {
@@ -176,7 +176,7 @@ std::vector<PackedStages> stage_plans(const PartTask& task, const OffloadModel& 
     std::vector<std::size_t> chosen(table.plans());
     for (std::size_t k = 0; k < chosen.size(); ++k) chosen[k] = k;
     for (const std::size_t k : spread(std::move(chosen), effort.plans)) {
-      plans.push_back(packed_stages(table.plan(k), ways, menu.size()));
+      plans.push_back(packed_stages(table.plan(k), ways, kept_forms.size()));
     }
   }
   return plans;

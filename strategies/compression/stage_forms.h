@@ -19,7 +19,7 @@ namespace plimsoll {
 
 struct PackedStages {
   ChainSequence sequence;
-  std::vector<std::uint32_t> forms;  ///< by value on the menu
+  std::vector<std::uint32_t> forms;  ///< by saved value
 };
 
 struct StageEffort {
@@ -29,11 +29,11 @@ struct StageEffort {
   bool recomputes = true;           ///< else every stage saves when it first runs
 };
 
-/// Plans of a chain on one device for each price. The model, the values and the menu are those of plain training. Sizes
-/// are rounded up to slots, of which there are 30 to 500; packing and unpacking are taken to need the largest packed
-/// form of the stage beside all else. Of more ways than `ways` those that save the least and the most stay, and some
-/// between.
+/// Plans of a chain on one device for each price. The model, the values and their forms are those of plain training.
+/// Sizes are rounded up to slots, of which there are 30 to 500; packing and unpacking are taken to need the largest
+/// packed form of the stage beside all else. Of more ways than `ways` those that save the least and the most stay, and
+/// some between.
 std::vector<PackedStages> stage_plans(const PartTask&, const OffloadModel&, std::span<const SavedTensor>,
-                                      const CompressionMenu&, std::span<const double> prices, const StageEffort&);
+                                      const KeptForms&, std::span<const double> prices, const StageEffort&);
 
 }  // namespace plimsoll

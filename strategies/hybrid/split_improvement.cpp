@@ -45,12 +45,12 @@ class Improvement {
   }
 
   SplitState run(SplitState state, std::uint64_t rounds, const Deadline* deadline) {
-    constexpr double warmth = 0.1, too_far = 3;
+    constexpr double temperature = 0.1, too_far = 3;
     constexpr int coolings = 4;
     SplitState best = state;
     for (std::uint64_t k = 0; k < rounds && !is_over(deadline); ++k) {
       const double done = static_cast<double>(k) / static_cast<double>(rounds) * coolings;
-      round(state, warmth * (1 - (done - std::floor(done))));
+      round(state, temperature * (1 - (done - std::floor(done))));
       if (state.cost < best.cost * (1 - 1e-12)) best = state;
       if (state.cost > best.cost * too_far) state = best;
     }
@@ -68,7 +68,7 @@ class Improvement {
   std::uint32_t any_node() { return static_cast<std::uint32_t>(random_() % around_.table().nodes.size()); }
 
  private:
-  void round(SplitState& state, double warmth) {
+  void round(SplitState& state, double temperature) {
     const std::uint32_t node = any_node();
     const auto choices = static_cast<std::uint32_t>(around_.table().choices(node).size());
     SplitNeighbourhoods::Ask ask{
@@ -78,7 +78,7 @@ class Improvement {
       if (other >= state.choices[node]) ++other;
       ask.forced = {node, other};
       const double from_0_to_1 = static_cast<double>(random_() % 1'000'000 + 1) / 1e6;
-      ask.slack = -std::log(from_0_to_1) * warmth * state.cost;
+      ask.slack = -std::log(from_0_to_1) * temperature * state.cost;
     }
     const std::size_t count = 3 + random_() % 80;
     around_.improve(state, nodes_around(node, count, random_() % 2 == 0), ask, random_);

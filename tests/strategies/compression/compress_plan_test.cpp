@@ -152,13 +152,13 @@ TEST_CASE("what is made again takes no more than what makes it where its inputs 
   const PartTask task{problem, partition, PartId{0}};
   const auto model = std::get<OffloadModel>(offload_model(task, nullptr));
   const std::vector<SavedTensor> saved = saved_tensors(problem.graph, model);
-  CompressionMenu menu(problem.graph, saved, {}, problem.platform.devices[0]);
-  menu.offer_recomputation(model, op_model(task));
+  KeptForms kept_forms(problem.graph, saved, {}, problem.platform.devices[0]);
+  kept_forms.offer_recomputation(model, op_model(task));
   const auto again = [&](TensorId t) {
-    const std::optional<std::size_t> dish = menu.dish_of(t);
-    REQUIRE(dish);
-    REQUIRE(menu[*dish].forms.back().again);
-    return menu[*dish].forms.back().time.value;
+    const std::optional<std::size_t> value = kept_forms.value_of(t);
+    REQUIRE(value);
+    REQUIRE(kept_forms[*value].forms.back().again);
+    return kept_forms[*value].forms.back().time.value;
   };
   CHECK(again(x2) == 3);
   CHECK(again(x1) == 5);
@@ -182,11 +182,11 @@ TEST_CASE(
     const PartTask task{problem, partition, PartId{0}};
     const auto model = std::get<OffloadModel>(offload_model(task, nullptr));
     const std::vector<SavedTensor> saved = saved_tensors(problem.graph, model);
-    const CompressionMenu menu(problem.graph, saved, codecs, problem.platform.devices[0]);
-    FormPlans plans(task, model, saved, menu, nullptr, 100);
+    const KeptForms kept_forms(problem.graph, saved, codecs, problem.platform.devices[0]);
+    FormPlans plans(task, model, saved, kept_forms, nullptr, 100);
     plans.allow(100);
     const ChainPart part = chain_part(problem, task.part());
-    for (const PackedStages& made : stage_plans(task, model, saved, menu, prices, {})) {
+    for (const PackedStages& made : stage_plans(task, model, saved, kept_forms, prices, {})) {
       plans.add(chain_tape(problem, partition, PartId{0}, part, made.sequence), made.forms);
     }
     INFO("seed " << seed);
