@@ -9,7 +9,6 @@
 #include "experiments/tables/stage_planners.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
-#include "strategies/pipelining/planners/equal_stages.h"
 #include "strategies/pipelining/planners/piper.h"
 
 namespace plimsoll {

@@ -8,8 +8,8 @@
 #include "strategies/hybrid/elimination.h"
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
-#include "strategies/pipelining/buckets.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
+#include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
 namespace {

@@ -84,4 +84,9 @@ std::vector<PartitionOutcome> pipeline(const Problem& problem, const LineOptions
   });
 }
 
+std::vector<PartitionOutcome> in_buckets(std::vector<PartitionOutcome> outcomes, const LineOptions& options) {
+  if (!options.bucket) return outcomes;
+  return each_changed(std::move(outcomes), [size = *options.bucket](Partition& partition) { partition.bucket = size; });
+}
+
 }  // namespace plimsoll

@@ -43,4 +43,8 @@ std::vector<PartitionOutcome> pipeline(const Problem&, const LineOptions&, std::
                                        const PipelineOrder&, std::span<const std::optional<Bytes>> budgets,
                                        Updates updates = {});
 
+/// The same partitions with buckets of the size of `buckets_option`: which gradients of copies are all-reduced
+/// together.
+std::vector<PartitionOutcome> in_buckets(std::vector<PartitionOutcome>, const LineOptions&);
+
 }  // namespace plimsoll

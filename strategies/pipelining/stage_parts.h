@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "sim/core/partition.h"
+#include "sim/core/timeline.h"
 #include "sim/model/problem.h"
 #include "strategies/pipelining/cuts/cuts.h"
-#include "strategies/pipelining/cuts/part_costs.h"
 #include "strategies/pipelining/orders/orders.h"
 
 namespace plimsoll {
@@ -36,5 +36,13 @@ PipelineOrder order_of(const Partition&);
 
 /// Of a partition's parts, in plain training.
 PartCosts part_costs(const Problem&, const Partition&);
+
+// What a pipeline takes without memory strategies in its parts.
+
+/// Of plain training by a partition's turns, simulated. Throws InputError where they cannot be carried out.
+Timeline plain_timeline(const Problem&, const Partition&);
+
+/// Of the fullest device, simulated so.
+Bytes plain_peak(const Problem&, const Partition&);
 
 }  // namespace plimsoll

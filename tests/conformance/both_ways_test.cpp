@@ -9,7 +9,7 @@
 
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/orders/both_ways.h"
+#include "strategies/pipelining/both_ways.h"
 #include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {

@@ -10,7 +10,7 @@
 #include "strategies/compose/levels/planned_parts.h"
 #include "strategies/compose/levels/work_conserving.h"
 #include "strategies/compose/parts/part_tapes.h"
-#include "strategies/pipelining/orders/waiting.h"
+#include "strategies/pipelining/orders/orders.h"
 
 namespace plimsoll {
 

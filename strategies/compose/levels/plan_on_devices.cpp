@@ -17,8 +17,8 @@
 #include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/cuts/sapp_cut.h"
+#include "strategies/pipelining/orders/orders.h"
 #include "strategies/pipelining/orders/star_order.h"
-#include "strategies/pipelining/orders/waiting.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {

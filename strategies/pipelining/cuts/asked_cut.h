@@ -11,7 +11,6 @@
 #include "strategies/pipelining/cuts/cuts.h"
 #include "strategies/pipelining/line_options.h"
 #include "strategies/pipelining/orders/orders.h"
-#include "strategies/pipelining/orders/waiting.h"
 #include "strategies/pipelining/planners/range_fits.h"
 
 namespace plimsoll {

@@ -6,7 +6,6 @@
 #include "sim/model/shared_parameters.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/planners/sapp.h"
-#include "strategies/pipelining/planners/sapp_costs.h"
 #include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {

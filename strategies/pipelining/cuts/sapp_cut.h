@@ -11,7 +11,7 @@
 
 #include "sim/model/problem.h"
 #include "strategies/pipelining/cuts/cuts.h"
-#include "strategies/pipelining/orders/waiting.h"
+#include "strategies/pipelining/orders/orders.h"
 
 namespace plimsoll {
 

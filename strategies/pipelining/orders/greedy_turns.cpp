@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "strategies/pipelining/orders/orders.h"
-#include "strategies/pipelining/orders/waiting.h"
 
 namespace plimsoll {
 namespace {

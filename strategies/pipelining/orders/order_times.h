@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "strategies/pipelining/cuts/part_costs.h"
+#include "strategies/pipelining/cuts/cuts.h"
 #include "strategies/pipelining/orders/orders.h"
 
 namespace plimsoll {

@@ -61,4 +61,16 @@ PipelineOrder zero_bubble_order(std::uint32_t p, std::uint32_t m, std::uint32_t 
 /// DualPipe cut in half, DeepSeek-AI 2025: two parts a rank in a V; m >= 2p.
 PipelineOrder dualpipe_v_order(std::uint32_t p, std::uint32_t m);
 
+// How many micro-batches of a part are between two of its pieces, at most, by the order of its device.
+
+struct Waiting {
+  std::uint32_t in_flight =
+      1;                      ///< whose forward has begun and whose backward has not ended, and that are on the device
+  std::uint32_t weights = 0;  ///< whose backward has ended and whose weight gradients are not made
+  friend auto operator<=>(const Waiting&, const Waiting&) = default;
+};
+
+/// By part.
+std::vector<Waiting> waiting_in(const Partition&);
+
 }  // namespace plimsoll

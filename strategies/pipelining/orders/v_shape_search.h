@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "strategies/pipelining/cuts/part_costs.h"
+#include "strategies/pipelining/cuts/cuts.h"
 #include "strategies/pipelining/orders/orders.h"
 
 namespace plimsoll {

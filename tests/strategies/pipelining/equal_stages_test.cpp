@@ -1,6 +1,6 @@
 // Equal stages against all of them by the definition, on small random rows of layers.
 
-#include "strategies/pipelining/planners/equal_stages.h"
+#include "strategies/pipelining/planners/piper.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -4,8 +4,8 @@
 
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/orders/order_times.h"
-#include "strategies/pipelining/orders/periodic_order.h"
-#include "strategies/pipelining/orders/waiting.h"
+#include "strategies/pipelining/orders/orders.h"
+#include "strategies/pipelining/orders/star_order.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/pipelining/equal_pipelines.h"

@@ -5,7 +5,6 @@
 
 #include "strategies/pipelining/orders/greedy_turns.h"
 #include "strategies/pipelining/orders/orders.h"
-#include "strategies/pipelining/orders/waiting.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/pipelining/equal_pipelines.h"

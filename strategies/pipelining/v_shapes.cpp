@@ -1,5 +1,4 @@
-// The strategy `v_half`: two parts of the model a device, placed as a V, with half of the memory of 1f1b; with whole
-// backwards and two thirds (pattern=1f1b_v); or the best of all building blocks within a limit (pattern=exhaustive).
+// Two parts of the model a device, placed as a V: `v_half` and `v_min`.
 
 #include <fmt/format.h>
 
@@ -95,8 +94,21 @@ constexpr auto v_half_options = options_of<VHalfOptions>(
                 "micro-batches as there are devices; auto: 0.5",
     }));
 
+std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const LineOptions& options,
+                                              std::span<const std::optional<Bytes>> budgets) {
+  const std::uint32_t ranks = ranks_of(problem, options, "v_min", 2), m = problem.micro_batches;
+  const PartCosts costs = part_costs(problem, cut_for(problem, options, "v_min", v_shape(ranks), true));
+  const std::vector<PipelineOrder> orders = orders_beside_published(v_min_block(ranks), m);
+  return pipeline(problem, options, "v_min", shortest(costs, m, orders), budgets);
+}
+
+constexpr auto v_min_options =
+    options_of<LineOptions>(stages_option, cut_option, shared_updates_option, work_conserving_option);
+
 }  // namespace
 
+// The strategy `v_half`: two parts of the model a device, placed as a V, with half of the memory of 1f1b; with whole
+// backwards and two thirds (pattern=1f1b_v); or the best of all building blocks within a limit (pattern=exhaustive).
 extern constinit const StrategyInfo v_half_strategy{
     .name = "v_half",
     .family = Family::pipelining,
@@ -106,6 +118,18 @@ extern constinit const StrategyInfo v_half_strategy{
     .options = v_half_options,
     .kind =
         PartitionStrategy{.partition = by_options<v_half_partition>, .splits_backward = by_options<is_v_half_split>},
+};
+
+// The strategy `v_min`: two parts of the model a device, placed as a V, with a third of the memory of 1f1b.
+extern constinit const StrategyInfo v_min_strategy{
+    .name = "v_min",
+    .family = Family::pipelining,
+    .summary = "two parts a device, down and up the devices as a V, with a third of 1f1b's memory",
+    .source = "Qi et al., 'Pipeline parallelism with controllable memory', NeurIPS 2024",
+    .chains_only = true,
+    .options = v_min_options,
+    .kind = PartitionStrategy{.partition = by_options<v_min_partition>,
+                              .splits_backward = [](const Options&) { return true; }},
 };
 
 }  // namespace plimsoll
