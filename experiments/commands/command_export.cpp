@@ -13,8 +13,8 @@
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/compose/plan.h"
-#include "strategies/pipelining/orders/order_file.h"
-#include "strategies/pipelining/stage_parts.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
+#include "strategies/pipelining/order_file.h"
 
 namespace plimsoll {
 namespace {

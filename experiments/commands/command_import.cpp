@@ -10,7 +10,7 @@
 #include "experiments/export/import_snapshot.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
-#include "strategies/pipelining/orders/order_file.h"
+#include "strategies/pipelining/order_file.h"
 #include "traces/imports/checkmate_graph.h"
 #include "traces/imports/dnn_partitioning.h"
 #include "traces/imports/dot_graph.h"

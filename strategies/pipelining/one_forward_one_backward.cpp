@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "sim/io/input_error.h"
-#include "strategies/pipelining/orders/star_order.h"
 #include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/star_order.h"
 
 namespace plimsoll {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "strategies/api/strategy.h"
 #include "strategies/pipelining/cuts/asked_cut.h"
-#include "strategies/pipelining/line_options.h"
+#include "strategies/pipelining/cuts/line_options.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 #include "strategies/pipelining/orders/order_times.h"
 #include "strategies/pipelining/orders/orders.h"
-#include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {
 

@@ -16,13 +16,13 @@
 #include "sim/io/input_error.h"
 #include "strategies/api/option_rules.h"
 #include "strategies/models/chain_pass.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 #include "strategies/pipelining/orders/list_order.h"
 #include "strategies/pipelining/orders/order_times.h"
 #include "strategies/pipelining/orders/v_shape_search.h"
 #include "strategies/pipelining/orders/v_slots.h"
 #include "strategies/pipelining/orders/zero_bubble_search.h"
 #include "strategies/pipelining/pipeline.h"
-#include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 #include "strategies/compose/levels/least_makespan.h"
 
 #include "sim/engine/event/event_engine.h"
-#include "strategies/pipelining/stage_parts.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 #include "tests/strategies/pipelining/equal_pipelines.h"
 
 namespace plimsoll {

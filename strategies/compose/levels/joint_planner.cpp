@@ -8,12 +8,12 @@
 #include "sim/core/places.h"
 #include "strategies/compose/parts/passes.h"
 #include "strategies/pipelining/cuts/asked_cut.h"
+#include "strategies/pipelining/cuts/line_options.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/cuts/sapp_cut.h"
-#include "strategies/pipelining/line_options.h"
-#include "strategies/pipelining/orders/star_order.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 #include "strategies/pipelining/planners/joint.h"
-#include "strategies/pipelining/stage_parts.h"
+#include "strategies/pipelining/star_order.h"
 
 namespace plimsoll {
 namespace {

@@ -18,8 +18,8 @@
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/cuts/sapp_cut.h"
 #include "strategies/pipelining/orders/orders.h"
-#include "strategies/pipelining/orders/star_order.h"
 #include "strategies/pipelining/pipeline.h"
+#include "strategies/pipelining/star_order.h"
 
 namespace plimsoll {
 namespace {

@@ -7,10 +7,10 @@
 #include "sim/core/places.h"
 #include "sim/engine/event/event_engine.h"
 #include "strategies/models/tape_cost.h"
-#include "strategies/pipelining/line_options.h"
+#include "strategies/pipelining/cuts/line_options.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 #include "strategies/pipelining/orders/greedy_turns.h"
 #include "strategies/pipelining/orders/orders.h"
-#include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {
 namespace {

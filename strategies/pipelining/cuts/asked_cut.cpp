@@ -9,10 +9,10 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "strategies/models/chain_pass.h"
+#include "strategies/pipelining/cuts/line_options.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/cuts/sapp_cut.h"
-#include "strategies/pipelining/line_options.h"
-#include "strategies/pipelining/stage_parts.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 
 namespace plimsoll {
 namespace {

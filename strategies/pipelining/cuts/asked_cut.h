@@ -9,7 +9,7 @@
 #include "sim/model/problem.h"
 #include "strategies/api/strategy.h"
 #include "strategies/pipelining/cuts/cuts.h"
-#include "strategies/pipelining/line_options.h"
+#include "strategies/pipelining/cuts/line_options.h"
 #include "strategies/pipelining/orders/orders.h"
 #include "strategies/pipelining/planners/range_fits.h"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -159,20 +158,6 @@ std::vector<std::size_t> least_memory_cut(std::uint32_t stages, std::uint32_t pa
   if (!behind[0]) return firsts;
   for (std::uint32_t part = 0, first = 0; part < parts; first = next[part++][first]) firsts.push_back(first);
   return firsts;
-}
-
-PartCosts in_ticks(PartCosts costs) {
-  const auto kinds = {&costs.f, &costs.b, &costs.w, &costs.sent, &costs.returned};
-  double longest = 0;
-  for (const std::vector<double>* times : kinds) {
-    for (const double time : *times) longest = std::max(longest, time);
-  }
-  if (longest <= 0) return costs;
-  const double ticks = std::pow(10, 9 - std::floor(std::log10(longest)));
-  for (std::vector<double>* times : kinds) {
-    for (double& time : *times) time = std::round(time * ticks);
-  }
-  return costs;
 }
 
 }  // namespace plimsoll

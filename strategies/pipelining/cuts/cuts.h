@@ -1,5 +1,5 @@
 #pragma once
-// Where a chain is cut into parts for a pipeline, and what planners of orders know of the parts.
+// Where a chain is cut into parts for a pipeline.
 
 #include <cstddef>
 #include <cstdint>
@@ -49,21 +49,5 @@ using RangeNeeds = std::function<std::optional<Bytes>(std::uint32_t first, std::
 /// The first stages of the parts where what the part that needs the most needs is least: D(i, q) of the stages from i
 /// on as parts q and on is the least max(needs(i, j, q), D(j, q + 1)). Empty where there is no cut.
 std::vector<std::size_t> least_memory_cut(std::uint32_t stages, std::uint32_t parts, const RangeNeeds&);
-
-// What planners of orders know of the parts of a pipeline.
-
-/// Times in seconds and bytes of one micro-batch, by part; plain training within each part.
-struct PartCosts {
-  std::vector<double> f, b, w;                       ///< of the pieces
-  std::vector<double> sent;                          ///< time of a transfer from part g to g + 1; one less than parts
-  std::vector<double> returned;                      ///< of its gradient, from g + 1 to g
-  std::vector<std::int64_t> kept, kept_for_weights;  ///< after the forward, and after the backward until W
-
-  std::size_t parts() const { return f.size(); }
-};
-
-/// Times as whole numbers, of which the largest has ten digits: sums that are equal on paper are equal then too, so
-/// that a search finds the same order whatever the unit of the times.
-PartCosts in_ticks(PartCosts);
 
 }  // namespace plimsoll

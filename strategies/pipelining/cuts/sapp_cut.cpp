@@ -5,8 +5,8 @@
 
 #include "sim/model/shared_parameters.h"
 #include "strategies/models/chain_pass.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 #include "strategies/pipelining/planners/sapp.h"
-#include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {
 namespace {

@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "strategies/pipelining/cuts/cuts.h"
 #include "strategies/pipelining/orders/orders.h"
 
 namespace plimsoll {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 
-#include "strategies/pipelining/cuts/cuts.h"
 #include "strategies/pipelining/orders/orders.h"
 
 namespace plimsoll {

@@ -1,6 +1,6 @@
 // Orders from CSV files: what is written is read again, and what is wrong is said where it is.
 
-#include "strategies/pipelining/orders/order_file.h"
+#include "strategies/pipelining/order_file.h"
 
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"

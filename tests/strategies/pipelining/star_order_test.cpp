@@ -5,7 +5,7 @@
 #include "strategies/pipelining/cuts/planner_cuts.h"
 #include "strategies/pipelining/orders/order_times.h"
 #include "strategies/pipelining/orders/orders.h"
-#include "strategies/pipelining/orders/star_order.h"
+#include "strategies/pipelining/star_order.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/pipelining/equal_pipelines.h"

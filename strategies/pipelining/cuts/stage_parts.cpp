@@ -1,4 +1,4 @@
-#include "strategies/pipelining/stage_parts.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 
 #include <fmt/format.h>
 

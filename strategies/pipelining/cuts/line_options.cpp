@@ -1,4 +1,4 @@
-#include "strategies/pipelining/line_options.h"
+#include "strategies/pipelining/cuts/line_options.h"
 
 #include "strategies/pipelining/cuts/asked_cut.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"

@@ -1,4 +1,4 @@
-#include "strategies/pipelining/orders/star_order.h"
+#include "strategies/pipelining/star_order.h"
 
 #include <fmt/format.h>
 
@@ -14,8 +14,8 @@
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/cuts/asked_cut.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
+#include "strategies/pipelining/cuts/stage_parts.h"
 #include "strategies/pipelining/orders/order_times.h"
-#include "strategies/pipelining/stage_parts.h"
 
 namespace plimsoll {
 namespace {

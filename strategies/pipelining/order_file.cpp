@@ -1,4 +1,4 @@
-#include "strategies/pipelining/orders/order_file.h"
+#include "strategies/pipelining/order_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -134,7 +134,7 @@ constexpr bool is_exchange(Does does) {
 }
 
 /// An action of the file.
-struct Action {
+struct WrittenAction {
   std::uint32_t part = 0, micro_batch = 0;
   Does does = Does::forward;
   bool says_both = false;  ///< BW
@@ -149,8 +149,8 @@ struct Action {
   bool goes_on() const { return does == Does::send_f || does == Does::recv_f; }
 };
 
-std::optional<Action> parse_action(std::string_view cell) {
-  Action action;
+std::optional<WrittenAction> parse_action(std::string_view cell) {
+  WrittenAction action;
   const char* const end = cell.data() + cell.size();
   const auto [letter, wrong] = std::from_chars(cell.data(), end, action.part);
   if (wrong != std::errc{}) return std::nullopt;
@@ -198,7 +198,7 @@ class OrderReader {
   }
 
  private:
-  void complain(const Action& action, const std::string& what) {
+  void complain(const WrittenAction& action, const std::string& what) {
     complaints_.add(action.position, action.text(), what);
   }
 
@@ -235,7 +235,7 @@ class OrderReader {
   }
 
   void read_action(std::string_view cell, Position position) {
-    std::optional<Action> action = parse_action(cell);
+    std::optional<WrittenAction> action = parse_action(cell);
     if (!action) {
       return complaints_.add(position, "",
                              fmt::format("expected an action such as 0F1, 0B1, 0I1, 0W1, 0SEND_F1 or 1RECV_F1 (part, "
@@ -259,7 +259,7 @@ class OrderReader {
   /// Which rank has which part; every part from 0 on has one.
   void index_parts() {
     std::set<std::pair<std::uint32_t, std::uint32_t>> inputs, weights;
-    for (const Action& action : actions_) {
+    for (const WrittenAction& action : actions_) {
       parts_ = std::max(parts_, action.part + 1);
       micro_batches_ = std::max(micro_batches_, action.micro_batch + 1);
       const auto [of, is_new] = rank_of_.emplace(action.part, action.rank);
@@ -269,7 +269,7 @@ class OrderReader {
       if (action.does == Does::input) inputs.emplace(action.part, action.micro_batch);
       if (action.does == Does::weights) weights.emplace(action.part, action.micro_batch);
     }
-    for (Action& action : actions_) {  // B is a half where W is the other one
+    for (WrittenAction& action : actions_) {  // B is a half where W is the other one
       const std::pair of{action.part, action.micro_batch};
       const bool is_half = action.does == Does::backward && !action.says_both && weights.contains(of);
       if (is_half && !inputs.contains(of)) action.does = Does::input;
@@ -287,7 +287,7 @@ class OrderReader {
       bool forward = false, backward = false, weights = false;
     };
     std::map<std::pair<std::uint32_t, std::uint32_t>, Done> done;
-    for (const Action& action : actions_) {
+    for (const WrittenAction& action : actions_) {
       Done& of = done[{action.part, action.micro_batch}];
       const bool is_forward = action.does == Does::forward, is_weights = action.does == Does::weights;
       bool& now = is_forward ? of.forward : is_weights ? of.weights : of.backward;
@@ -311,13 +311,13 @@ class OrderReader {
   PipelineOrder order() const {
     PipelineOrder order{{}, std::vector<std::vector<Turn>>(ranks_), weights_apart_};
     for (std::uint32_t g = 0; g < parts_; ++g) order.rank_of.push_back(rank_of_.at(g));
-    for (const Action& action : actions_) {
+    for (const WrittenAction& action : actions_) {
       std::ranges::copy(turns_of(action), std::back_inserter(order.turns[action.rank]));
     }
     return order;
   }
 
-  std::vector<Turn> turns_of(const Action& action) const {
+  std::vector<Turn> turns_of(const WrittenAction& action) const {
     const std::uint32_t kind = action.does == Does::forward   ? piece::forward
                                : action.does == Does::weights ? piece::weights
                                                               : piece::backward;
@@ -330,14 +330,14 @@ class OrderReader {
 
   /// An end of an exchange, and how many actions stand before it.
   struct End {
-    Action action;
+    WrittenAction action;
     std::size_t before;
   };
 
-  static std::uint32_t sender(const Action& end) {
+  static std::uint32_t sender(const WrittenAction& end) {
     return end.sends() ? end.part : end.goes_on() ? end.part - 1 : end.part + 1;
   }
-  static std::uint32_t receiver(const Action& end) {
+  static std::uint32_t receiver(const WrittenAction& end) {
     return !end.sends() ? end.part : end.goes_on() ? end.part + 1 : end.part - 1;
   }
 
@@ -398,7 +398,7 @@ class OrderReader {
 
   std::string_view text_;
   Complaints complaints_;
-  std::vector<Action> actions_;
+  std::vector<WrittenAction> actions_;
   std::vector<End> exchanges_;
   std::size_t left_out_ = 0;
   std::uint32_t ranks_ = 0, parts_ = 0, micro_batches_ = 0;
