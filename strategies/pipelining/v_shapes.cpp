@@ -83,8 +83,9 @@ constexpr auto v_half_options = options_of<VHalfOptions>(
     option_of<&VHalfOptions::pattern>({
         .name = "pattern",
         .words = "v_half 1f1b_v exhaustive",
-        .help = "the block that is repeated: half of 1f1b's memory; whole backwards and two thirds; or the fastest of "
-                "hundreds within the limit",
+        .help =
+            "the block that is repeated: half of 1f1b's activations; whole backwards and two thirds; or the fastest of "
+            "hundreds within the limit",
     }),
     option_of<&VHalfOptions::limit>({
         .name = "limit",
@@ -112,7 +113,7 @@ constexpr auto v_min_options =
 extern constinit const StrategyInfo v_half_strategy{
     .name = "v_half",
     .family = Family::pipelining,
-    .summary = "two parts a device, down and up the devices as a V, with half of 1f1b's memory",
+    .summary = "two parts a device, down and up the devices as a V, with a little more than half of 1f1b's activations",
     .source = "Qi et al., 'Pipeline parallelism with controllable memory', NeurIPS 2024",
     .chains_only = true,
     .options = v_half_options,
@@ -124,7 +125,8 @@ extern constinit const StrategyInfo v_half_strategy{
 extern constinit const StrategyInfo v_min_strategy{
     .name = "v_min",
     .family = Family::pipelining,
-    .summary = "two parts a device, down and up the devices as a V, with a third of 1f1b's memory",
+    .summary =
+        "two parts a device, down and up the devices as a V, with a little more than a third of 1f1b's activations",
     .source = "Qi et al., 'Pipeline parallelism with controllable memory', NeurIPS 2024",
     .chains_only = true,
     .options = v_min_options,

@@ -378,7 +378,8 @@ constexpr auto zb_ilp_options =
 extern constinit const StrategyInfo zb_h1_strategy{
     .name = "zb_h1",
     .family = Family::pipelining,
-    .summary = "1f1b whose weight gradients are made later, when a stage would be idle; memory as 1f1b",
+    .summary =
+        "1f1b whose weight gradients are made later, when a stage would be idle; micro-batches in flight as in 1f1b",
     .source = "Qi et al., 'Zero bubble pipeline parallelism', ICLR 2024",
     .chains_only = true,
     .options = zb_h1_options,
@@ -392,7 +393,7 @@ extern constinit const StrategyInfo zb_h1_strategy{
 extern constinit const StrategyInfo zb_h2_strategy{
     .name = "zb_h2",
     .family = Family::pipelining,
-    .summary = "as zb_h1 with twice the forwards to warm up: hardly any idle time, twice the memory",
+    .summary = "as zb_h1 with twice the forwards to warm up: hardly any idle time, twice the activations",
     .source = "Qi et al., 'Zero bubble pipeline parallelism', ICLR 2024",
     .chains_only = true,
     .options = zb_h2_options,
