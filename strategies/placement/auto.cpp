@@ -9,13 +9,11 @@
 
 #include "sim/core/expects.h"
 #include "strategies/placement/clusters/clusters.h"
+#include "strategies/placement/clusters/partitioners.h"
 #include "strategies/placement/lists/list_schedulers.h"
 #include "strategies/placement/pardnn/pardnn.h"
-#include "strategies/placement/partitions.h"
 #include "strategies/placement/placed_parts.h"
 #include "strategies/placement/placement_front.h"
-#include "strategies/placement/placement_search.h"
-#include "strategies/placement/plain_run.h"
 
 namespace plimsoll {
 namespace {

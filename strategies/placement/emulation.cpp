@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "sim/core/expects.h"
-#include "strategies/placement/lists/levels.h"
+#include "strategies/placement/op_dag.h"
 
 namespace plimsoll {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
-// One iteration of one micro-batch as planners of placements see it: ops in a graph without circles, with times in
-// whole nanoseconds on each processor and values with bytes that are sent once to each processor that reads them.
+// One iteration of one micro-batch as planners of placements see it: ops in a graph without circles, with
+// times in whole nanoseconds on each processor and values with bytes that are sent once to each processor
+// that reads them; and its longest paths.
 
 #include <cstdint>
 #include <limits>
@@ -96,5 +97,22 @@ struct Placement {
   std::vector<std::uint32_t> on;                  ///< by node: processor
   std::vector<std::vector<std::uint32_t>> order;  ///< by processor: nodes; empty: not decided (emulation.h does)
 };
+
+// Longest paths of a graph of ops.
+
+struct Levels {
+  std::vector<Nanoseconds> top;     ///< by node: the longest path to it, without it
+  std::vector<Nanoseconds> bottom;  ///< by node: the longest path from it, with it
+};
+
+/// With these times by node, and these of transfers by edge in the order of OpDag::out.
+Levels levels(const OpDag&, std::span<const Nanoseconds> time, std::span<const Nanoseconds> transfer);
+
+/// With mean times and mean transfers on every edge that sends.
+Levels mean_levels(const OpDag&, const Machine&);
+
+std::vector<Nanoseconds> mean_times(const OpDag&, const Machine&);
+/// By edge in the order of OpDag::out; 0 for those that send nothing.
+std::vector<Nanoseconds> mean_transfers(const OpDag&, const Machine&);
 
 }  // namespace plimsoll

@@ -17,10 +17,10 @@
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/placement/clusters/clusters.h"
+#include "strategies/placement/clusters/partitioners.h"
 #include "strategies/placement/graph_dag.h"
 #include "strategies/placement/lists/list_schedulers.h"
 #include "strategies/placement/pardnn/pardnn.h"
-#include "strategies/placement/partitions.h"
 #include "tests/generate/problems.h"
 #include "traces/models/synthetic_graphs.h"
 

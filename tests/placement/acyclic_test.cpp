@@ -1,12 +1,11 @@
-#include "strategies/placement/ordered_parts.h"
+#include "strategies/placement/clusters/acyclic_parts.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
 #include <random>
 
-#include "strategies/placement/clusters/acyclic_matching.h"
-#include "strategies/placement/partitions.h"
+#include "strategies/placement/clusters/partitioners.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"
 

@@ -12,7 +12,6 @@
 #include "strategies/list.h"
 #include "strategies/placement/graph_dag.h"
 #include "strategies/placement/placed_parts.h"
-#include "strategies/placement/plain_run.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/placement/placement_oracle.h"

@@ -4,10 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/placement/baechi/baechi_fusion.h"
-#include "strategies/placement/baechi/baechi_groups.h"
 #include "strategies/placement/baechi/baechi_schedule.h"
-#include "strategies/placement/baechi/favourites.h"
-#include "strategies/placement/channels.h"
 #include "strategies/placement/emulation.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "strategies/placement/lists/levels.h"
+#include "strategies/placement/op_dag.h"
 #include "tests/placement/op_dags.h"
 
 namespace plimsoll {

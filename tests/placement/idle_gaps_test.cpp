@@ -1,4 +1,4 @@
-#include "strategies/placement/lists/idle_gaps.h"
+#include "strategies/placement/lists/insertion_schedule.h"
 
 #include <catch2/catch.hpp>
 

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/placement/emulation.h"
-#include "strategies/placement/lists/levels.h"
+#include "strategies/placement/op_dag.h"
 #include "tests/placement/op_dags.h"
 
 namespace plimsoll {

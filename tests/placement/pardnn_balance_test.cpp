@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "strategies/placement/lists/levels.h"
+#include "strategies/placement/op_dag.h"
 #include "strategies/placement/pardnn/pardnn.h"
 #include "strategies/placement/pardnn/pardnn_mapping.h"
 #include "tests/placement/op_dags.h"

@@ -1,4 +1,4 @@
-#include "strategies/placement/pardnn/pardnn_groups.h"
+#include "strategies/placement/pardnn/pardnn_mapping.h"
 
 #include <catch2/catch.hpp>
 

@@ -3,8 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/placement/pardnn/pardnn.h"
-#include "strategies/placement/pardnn/pardnn_groups.h"
-#include "strategies/placement/pardnn/pardnn_swap.h"
+#include "strategies/placement/pardnn/pardnn_mapping.h"
 #include "tests/placement/op_dags.h"
 #include "tests/placement/placement_rules.h"
 

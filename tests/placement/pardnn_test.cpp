@@ -4,9 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/placement/fenwick.h"
-#include "strategies/placement/lists/levels.h"
 #include "strategies/placement/memory_tracker.h"
-#include "strategies/placement/pardnn/pardnn_groups.h"
+#include "strategies/placement/op_dag.h"
 #include "strategies/placement/pardnn/pardnn_mapping.h"
 #include "tests/generate/random.h"
 #include "tests/placement/op_dags.h"

@@ -1,4 +1,4 @@
-#include "strategies/placement/partitions.h"
+#include "strategies/placement/clusters/partitioners.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

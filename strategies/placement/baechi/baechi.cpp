@@ -1,11 +1,35 @@
+// Baechi, from a graph to a placement within memory: `baechi_etf` and `baechi_sct`.
+
 #include "strategies/placement/baechi/baechi.h"
 
 #include "strategies/placement/baechi/baechi_fusion.h"
-#include "strategies/placement/baechi/baechi_groups.h"
 #include "strategies/placement/baechi/baechi_schedule.h"
-#include "strategies/placement/baechi/favourites.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr auto baechi_etf_options =
+    options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option, usable_option);
+
+std::vector<PartitionOutcome> baechi_etf_partition(const Problem& problem, const OwnOrderOptions& options,
+                                                   std::span<const std::optional<Bytes>> budgets) {
+  return placed(problem, options, "baechi_etf", budgets, true, [](const OpDag& dag, const Machine& machine) {
+    return without_makespan(baechi_placement(dag, machine, BaechiMethod::etf));
+  });
+}
+
+constexpr auto baechi_sct_options =
+    options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option, usable_option);
+
+std::vector<PartitionOutcome> baechi_sct_partition(const Problem& problem, const OwnOrderOptions& options,
+                                                   std::span<const std::optional<Bytes>> budgets) {
+  return placed(problem, options, "baechi_sct", budgets, true, [](const OpDag& dag, const Machine& machine) {
+    return without_makespan(baechi_placement(dag, machine, BaechiMethod::sct));
+  });
+}
+
+}  // namespace
+
 ListOutcome baechi_placement(const OpDag& dag, const Machine& machine, BaechiMethod method) {
   const FusedDag small = fused(dag, co_placed(dag, machine));
   std::vector<std::uint32_t> favourite;
@@ -26,5 +50,31 @@ ListOutcome baechi_placement(const OpDag& dag, const Machine& machine, BaechiMet
   }
   return made;
 }
+
+// The strategy `baechi_etf`: groups and fused ops, then of all that are ready and all devices with room the pair that
+// starts first.
+// Source: Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine learning
+// graphs", SoCC 2020 (m-ETF).
+extern constinit const StrategyInfo baechi_etf_strategy{
+    .name = "baechi_etf",
+    .family = Family::placement,
+    .summary =
+        "groups and fuses ops, then takes within memory what starts first, with one channel for transfers a device",
+    .source = "Jeon et al., SoCC 2020",
+    .options = baechi_etf_options,
+    .kind = PartitionStrategy{.partition = by_options<baechi_etf_partition>},
+};
+
+// The strategy `baechi_sct`: as `baechi_etf`, but a device waits for the favourite child of what it ran last, where
+// that can start there first. Source: Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device
+// placement of machine learning graphs", SoCC 2020 (m-SCT).
+extern constinit const StrategyInfo baechi_sct_strategy{
+    .name = "baechi_sct",
+    .family = Family::placement,
+    .summary = "as baechi_etf, but devices wait for the favourite child of what ran last, by a linear program",
+    .source = "Jeon et al., SoCC 2020; Hanen and Munier 1995",
+    .options = baechi_sct_options,
+    .kind = PartitionStrategy{.partition = by_options<baechi_sct_partition>},
+};
 
 }  // namespace plimsoll

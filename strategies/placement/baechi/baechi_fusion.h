@@ -1,11 +1,19 @@
 #pragma once
-// A graph of ops made smaller before it is placed: neighbours of one group become one op where that makes no circle.
+// A graph of ops made smaller before it is placed: groups that share a processor, and neighbours that become
+// one op.
 
 #include <vector>
 
 #include "strategies/placement/op_dag.h"
 
 namespace plimsoll {
+
+// Which ops must or should share a processor.
+
+/// By node: the number of its group, the smallest node in it. Those of OpDag::together, and an op with its only reader,
+/// unless the same processors cannot run both, or their group would take more time than a processor's share of all, or
+/// more resident bytes than any processor has.
+std::vector<std::uint32_t> co_placed(const OpDag&, const Machine&);
 
 struct FusedDag {
   OpDag dag;

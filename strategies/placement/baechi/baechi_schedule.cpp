@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "sim/core/expects.h"
-#include "strategies/placement/channels.h"
 #include "strategies/placement/lists/insertion_schedule.h"
 #include "strategies/placement/op_dag.h"
+#include "strategies/solve/milp.h"
 
 namespace plimsoll {
 namespace {
@@ -309,11 +309,181 @@ class BaechiScheduler {
   Placement made_;
 };
 
+// With x = 0 for the edge to a favourite child and x = 1 for one whose value is sent:
+//   min w;  s_i + p_i + c_ij x_ij <= s_j;  s_i + p_i <= w;
+//   sum over readers j of (1 - x_ij) <= 1;  sum over makers i of (1 - x_ij) <= 1;  0 <= x <= 1
+// An edge is a favourite where x < 1/2. At most one edge of a node can be below in an exact solution, so that rounding
+// keeps both sums; since the solver's is not exact, edges are taken by x, ascending, while both ends are free.
+// Source: Hanen, Munier, "An approximation algorithm for scheduling dependent tasks on m processors with small
+// communication delays", 1995 (the program); Jeon et al., "Baechi", SoCC 2020 (its use).
+
+struct SendingEdge {
+  std::uint32_t from, to;
+  Nanoseconds transfer;
+  double sent = 1;  // x
+};
+
+std::vector<SendingEdge> sending_edges(const OpDag& dag, const Machine& machine) {
+  std::vector<SendingEdge> edges;
+  for (std::uint32_t v = 0; v < dag.size; ++v) {
+    for (const DagEdge& edge : dag.out[v]) {
+      if (edge.sends) edges.push_back({v, edge.node, machine.mean_transfer(edge.bytes)});
+    }
+  }
+  return edges;
+}
+
+std::vector<std::uint32_t> first_free_pairs(const OpDag& dag, std::span<const SendingEdge> edges) {
+  std::vector<std::uint32_t> child(dag.size, no_node);
+  std::vector<bool> has_parent(dag.size, false);
+  for (const SendingEdge& edge : edges) {
+    if (child[edge.from] != no_node || has_parent[edge.to]) continue;
+    child[edge.from] = edge.to;
+    has_parent[edge.to] = true;
+  }
+  return child;
+}
+
+void at_most_one_favourite(LinearProgram& program, const std::vector<std::vector<std::size_t>>& edges_of) {
+  for (const std::vector<std::size_t>& edges : edges_of) {
+    if (edges.size() < 2) continue;
+    LinearProgram::Terms terms;
+    for (const std::size_t edge : edges) terms.push_back({edge, 1});
+    program.row(std::move(terms), static_cast<double>(edges.size() - 1), unbounded);
+  }
+}
+
 }  // namespace
 
 std::optional<BaechiSchedule> baechi_schedule(const OpDag& dag, const Machine& machine,
                                               std::span<const std::uint32_t> favourite) {
   return BaechiScheduler(dag, machine, favourite).run();
+}
+
+std::vector<std::uint32_t> favourites_by_program(const OpDag& dag, const Machine& machine, double seconds) {
+  std::vector<SendingEdge> edges = sending_edges(dag, machine);
+  const std::vector<Nanoseconds> time = mean_times(dag, machine);
+  Nanoseconds longest = 1;
+  for (const Nanoseconds each : time) longest = std::max(longest, each);
+  const auto scaled = [&](Nanoseconds each) { return static_cast<double>(each) / static_cast<double>(longest); };
+
+  LinearProgram program;
+  std::vector<std::vector<std::size_t>> from(dag.size), to(dag.size);
+  for (const SendingEdge& edge : edges) {
+    const std::size_t x = program.variable({});
+    from[edge.from].push_back(x);
+    to[edge.to].push_back(x);
+  }
+  std::vector<std::size_t> start;
+  for (std::uint32_t v = 0; v < dag.size; ++v) start.push_back(program.variable({.upper = unbounded}));
+  const std::size_t makespan = program.variable({.cost = 1, .upper = unbounded});
+  for (std::size_t e = 0; e < edges.size(); ++e) {
+    const SendingEdge& edge = edges[e];
+    program.row({{start[edge.to], 1}, {start[edge.from], -1}, {e, -scaled(edge.transfer)}}, scaled(time[edge.from]),
+                unbounded);
+  }
+  for (std::uint32_t v = 0; v < dag.size; ++v) {
+    program.row({{makespan, 1}, {start[v], -1}}, scaled(time[v]), unbounded);
+    for (const DagEdge& edge : dag.out[v]) {
+      if (!edge.sends) program.row({{start[edge.node], 1}, {start[v], -1}}, scaled(time[v]), unbounded);
+    }
+  }
+  at_most_one_favourite(program, from);
+  at_most_one_favourite(program, to);
+  const std::optional<std::vector<double>> values = Relaxation(program, seconds).solve();
+  if (!values) return {};
+  for (std::size_t e = 0; e < edges.size(); ++e) edges[e].sent = (*values)[e];
+  constexpr double half = 0.5;
+  std::erase_if(edges, [](const SendingEdge& edge) { return !(edge.sent < half); });
+  std::ranges::stable_sort(edges, {}, &SendingEdge::sent);
+  return first_free_pairs(dag, edges);
+}
+
+std::vector<std::uint32_t> favourites_by_transfer(const OpDag& dag, const Machine& machine) {
+  std::vector<SendingEdge> edges = sending_edges(dag, machine);
+  std::ranges::stable_sort(edges, std::ranges::greater{}, &SendingEdge::transfer);
+  return first_free_pairs(dag, edges);
+}
+
+Favourites favourite_children(const OpDag& dag, const Machine& machine) {
+  std::size_t size = dag.size;
+  for (const DagEdge& edge : dag.out.items) size += edge.sends ? 1 : 0;
+  if (size <= largest_favourite_program) {
+    constexpr double seconds = 60;  // far more than it takes
+    std::vector<std::uint32_t> child = favourites_by_program(dag, machine, seconds);
+    if (child.size() == dag.size) return {std::move(child), true};
+  }
+  return {favourites_by_transfer(dag, machine), false};
+}
+
+Channels::Channels(const OpDag& dag, const Machine& machine)
+    : dag_(dag), machine_(machine), finish_(dag.size, 0), free_(machine.size(), 0), there_(dag.values.size()) {
+  for (std::uint32_t v = 0; v < dag.size; ++v) {
+    const std::size_t first = reads_.items.size();
+    for (const std::uint32_t value : dag.reads[v]) {
+      if (dag.values[value].maker != no_node) reads_.items.push_back({dag.values[value].maker, value});
+    }
+    std::stable_sort(reads_.items.begin() + static_cast<std::ptrdiff_t>(first), reads_.items.end(),
+                     [](const Read& a, const Read& b) { return a.maker < b.maker; });
+    reads_.end_row();
+  }
+}
+
+const Channels::There* Channels::there(std::uint32_t value, std::uint32_t processor) const {
+  for (const There& each : there_[value]) {
+    if (each.processor == processor) return &each;
+  }
+  return nullptr;
+}
+
+Nanoseconds Channels::send_all(std::uint32_t node, std::uint32_t processor, const std::vector<std::uint32_t>& on,
+                               std::vector<std::uint32_t>* came) {
+  Nanoseconds all = 0;
+  std::span<const Read> reads = reads_[node];
+  for (const DagEdge& edge : dag_.in[node]) {
+    const std::uint32_t maker = edge.node, from = on[maker];
+    all = std::max(all, finish_[maker]);
+    std::int64_t bytes = 0;
+    bool sends = false;
+    const std::size_t first = came ? came->size() : 0;
+    for (; !reads.empty() && reads.front().maker == maker; reads = reads.subspan(1)) {
+      if (from == processor) continue;
+      const std::uint32_t value = reads.front().value;
+      if (const There* is_there = there(value, processor)) {
+        all = std::max(all, is_there->time);
+        continue;
+      }
+      bytes += dag_.values[value].bytes;
+      sends = true;
+      if (came) came->push_back(value);
+    }
+    if (!sends) continue;
+    const Nanoseconds takes = machine_.transfer(from, processor, bytes);
+    const Nanoseconds sending = std::max(finish_[maker], free_[from]);
+    const Nanoseconds receiving = std::max(sending, free_[processor]);
+    before_.push_back({from, free_[from]});
+    before_.push_back({processor, free_[processor]});
+    free_[from] = sending + takes;
+    free_[processor] = receiving + takes;
+    all = std::max(all, free_[processor]);
+    if (!came) continue;
+    for (std::size_t at = first; at < came->size(); ++at) there_[(*came)[at]].push_back({processor, free_[processor]});
+  }
+  return all;
+}
+
+Nanoseconds Channels::arrival(std::uint32_t node, std::uint32_t processor, const std::vector<std::uint32_t>& on) {
+  const Nanoseconds all = send_all(node, processor, on, nullptr);
+  for (; !before_.empty(); before_.pop_back()) free_[before_.back().processor] = before_.back().free;
+  return all;
+}
+
+std::vector<std::uint32_t> Channels::receive(std::uint32_t node, std::uint32_t processor,
+                                             const std::vector<std::uint32_t>& on) {
+  std::vector<std::uint32_t> came;
+  send_all(node, processor, on, &came);
+  before_.clear();
+  return came;
 }
 
 }  // namespace plimsoll

@@ -7,7 +7,6 @@
 #include "strategies/placement/emulation.h"
 #include "strategies/placement/memory_tracker.h"
 #include "strategies/placement/pardnn/pardnn_balance.h"
-#include "strategies/placement/pardnn/pardnn_groups.h"
 #include "strategies/placement/pardnn/pardnn_mapping.h"
 #include "strategies/placement/pardnn/pardnn_refine.h"
 #include "strategies/placement/units.h"

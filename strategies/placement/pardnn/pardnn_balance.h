@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "strategies/placement/pardnn/pardnn_slices.h"
+#include "strategies/placement/pardnn/pardnn_mapping.h"
 #include "strategies/placement/units.h"
 
 namespace plimsoll {

@@ -1,3 +1,6 @@
+// Source: Qararyah, Wahib, Dikbayir, Belviranli, Unat, "A computational-graph partitioning method for training
+// memory-constrained DNNs" (ParDNN), Parallel Computing 2021, section 3.1. O(K (V + E)).
+
 #include "strategies/placement/pardnn/pardnn_mapping.h"
 
 #include <algorithm>
@@ -6,18 +9,104 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "strategies/placement/fenwick.h"
-#include "strategies/placement/lists/levels.h"
+#include "strategies/placement/op_dag.h"
 #include "strategies/placement/pardnn/pardnn_balance.h"
-#include "strategies/placement/pardnn/pardnn_exchange.h"
+
+namespace plimsoll {
+namespace {
+
+class PathCutter {
+ public:
+  PathCutter(const OpDag& dag, std::span<const Nanoseconds> time, std::span<const Nanoseconds> transfer,
+             const std::vector<bool>& may_cut)
+      : dag_(dag), time_(time), transfer_(transfer), is_left_(may_cut), bottom_(dag.size, 0) {}
+
+  Slices cut(std::size_t primaries) && {
+    while (made_.primary.size() < primaries) {
+      std::vector<std::uint32_t> path = heaviest_left();
+      if (path.empty()) break;
+      made_.primary.push_back(std::move(path));
+    }
+    cut_rest();
+    return std::move(made_);
+  }
+
+ private:
+  /// From the largest bottom level among what is left, to the successor of the largest one, until there is none left.
+  std::vector<std::uint32_t> heaviest_left() {
+    std::uint32_t first = no_node;
+    for (std::uint32_t v = dag_.size; v-- > 0;) {
+      if (!is_left_[v]) continue;
+      Nanoseconds below = 0;
+      for (std::size_t e = dag_.out.first[v]; e < dag_.out.first[v + 1]; ++e) {
+        const std::uint32_t w = dag_.out.items[e].node;
+        if (is_left_[w]) below = std::max(below, transfer_[e] + bottom_[w]);
+      }
+      bottom_[v] = time_[v] + below;
+      if (first == no_node || bottom_[v] >= bottom_[first]) first = v;
+    }
+    std::vector<std::uint32_t> path;
+    for (std::uint32_t v = first; v != no_node;) {
+      path.push_back(v);
+      is_left_[v] = false;
+      std::uint32_t next = no_node;
+      for (const DagEdge& edge : dag_.out[v]) {
+        if (is_left_[edge.node] && (next == no_node || bottom_[edge.node] > bottom_[next])) next = edge.node;
+      }
+      v = next;
+    }
+    return path;
+  }
+
+  /// In the order of levels of all nodes. A path ends where the successor of the largest bottom level is taken.
+  void cut_rest() {
+    std::vector<std::uint32_t> primary(dag_.size, no_node);
+    for (std::uint32_t p = 0; p < made_.primary.size(); ++p) {
+      for (const std::uint32_t v : made_.primary[p]) primary[v] = p;
+    }
+    std::vector<Nanoseconds> sent(transfer_.begin(), transfer_.end());
+    for (std::uint32_t v = 0; v < dag_.size; ++v) {
+      for (std::size_t e = dag_.out.first[v]; e < dag_.out.first[v + 1]; ++e) {
+        if (primary[v] != no_node && primary[v] == primary[dag_.out.items[e].node]) sent[e] = 0;
+      }
+    }
+    const Levels level = levels(dag_, time_, sent);
+    std::vector<std::uint32_t> sorted;
+    for (std::uint32_t v = 0; v < dag_.size; ++v) {
+      if (is_left_[v]) sorted.push_back(v);
+    }
+    std::ranges::stable_sort(sorted, [&](std::uint32_t a, std::uint32_t b) {
+      return std::tuple(level.top[a] + level.bottom[a], level.bottom[a]) >
+             std::tuple(level.top[b] + level.bottom[b], level.bottom[b]);
+    });
+    for (const std::uint32_t head : sorted) {
+      if (!is_left_[head]) continue;
+      std::vector<std::uint32_t>& path = made_.secondary.emplace_back();
+      for (std::uint32_t v = head; v != no_node && is_left_[v];) {
+        path.push_back(v);
+        is_left_[v] = false;
+        std::uint32_t next = no_node;
+        for (const DagEdge& edge : dag_.out[v]) {
+          if (next == no_node || level.bottom[edge.node] > level.bottom[next]) next = edge.node;
+        }
+        v = next;
+      }
+    }
+  }
+
+  const OpDag& dag_;
+  const std::span<const Nanoseconds> time_, transfer_;
+  std::vector<bool> is_left_;
+  std::vector<Nanoseconds> bottom_;  // within what is left
+  Slices made_;
+};
 
 // Source: Qararyah et al., "A computational-graph partitioning method for training memory-constrained DNNs" (ParDNN),
 // Parallel Computing 2021, section 3.1; conditions in phase A as the authors' program states them.
 // O(passes K E log V), at most log2 V passes.
-
-namespace plimsoll {
-namespace {
 
 class LocalityFirst {
  public:
@@ -232,7 +321,70 @@ class LocalityFirst {
   double transfers_to_work_ = 0, parallelism_ = 0;
 };
 
+bool is_group(const Units& units, std::uint32_t u) {
+  return units.is_free[u] && units.nodes[u].size() > 1;
+}
+
+/// Where the other end of the largest of these edges is, of those that are somewhere.
+std::uint32_t nearest(std::span<const DagEdge> edges, std::span<const std::uint32_t> on) {
+  std::uint32_t found = no_node;
+  std::int64_t most = -1;
+  for (const DagEdge& edge : edges) {
+    if (on[edge.node] == no_node || edge.bytes <= most) continue;
+    most = edge.bytes;
+    found = on[edge.node];
+  }
+  return found;
+}
+
 }  // namespace
+
+Slices pardnn_slices(const OpDag& dag, std::span<const Nanoseconds> time, std::span<const Nanoseconds> transfer,
+                     std::size_t primaries, const std::vector<bool>& may_cut) {
+  return PathCutter(dag, time, transfer, may_cut).cut(primaries);
+}
+
+bool is_thin(const OpDag& dag, const Machine& machine) {
+  if (dag.size == 0) return true;
+  const std::vector<Nanoseconds> times = mean_times(dag, machine);
+  const Nanoseconds work = std::accumulate(times.begin(), times.end(), Nanoseconds{0});
+  return work < 2 * std::ranges::max(mean_levels(dag, machine).bottom);
+}
+
+Exchanged::Exchanged(const OpDag& dag, const Machine& machine, std::span<const std::uint32_t> on)
+    : dag_(dag),
+      machine_(machine),
+      on_(on),
+      with_(machine.size() + 1),
+      sent_(with_.size()),
+      is_in_(dag.size, false),
+      received_(dag.size, -1) {}
+
+std::span<const Nanoseconds> Exchanged::by(std::span<const std::uint32_t> nodes) {
+  std::ranges::fill(with_, 0);
+  for (const std::uint32_t v : nodes) is_in_[v] = true;
+  makers_.clear();
+  for (const std::uint32_t v : nodes) {
+    std::ranges::fill(sent_, 0);
+    for (const DagEdge& edge : dag_.out[v]) {
+      if (is_in_[edge.node] || !edge.sends) continue;
+      Nanoseconds& sent = sent_[slot(edge.node)];
+      sent = std::max(sent, machine_.mean_transfer(edge.bytes));
+    }
+    for (std::size_t p = 0; p < with_.size(); ++p) with_[p] += sent_[p];
+    for (const DagEdge& edge : dag_.in[v]) {
+      if (is_in_[edge.node] || !edge.sends) continue;
+      if (received_[edge.node] < 0) makers_.push_back(edge.node);
+      received_[edge.node] = std::max(received_[edge.node], machine_.mean_transfer(edge.bytes));
+    }
+  }
+  for (const std::uint32_t u : makers_) {
+    with_[slot(u)] += received_[u];
+    received_[u] = -1;
+  }
+  for (const std::uint32_t v : nodes) is_in_[v] = false;
+  return with_;
+}
 
 PardnnMapping pardnn_mapping(const OpDag& dag, const Machine& machine, Units units, LongestPath longest) {
   PardnnMapping made{std::move(units), {}, std::vector<std::uint32_t>(dag.size, no_node)};
@@ -254,6 +406,63 @@ PardnnMapping pardnn_mapping(const OpDag& dag, const Machine& machine, Units uni
   }
   LocalityFirst(dag, machine, made, time, std::move(transfer)).run();
   return made;
+}
+
+void collocate(const OpDag& dag, const Machine& machine, const Units& units, std::vector<std::uint32_t>& on) {
+  Exchanged exchanged(dag, machine, on);
+  for (std::uint32_t u = 0; u < units.size(); ++u) {
+    if (!is_group(units, u)) continue;
+    std::vector<Nanoseconds> score(machine.size(), 0);
+    const std::span<const Nanoseconds> with = exchanged.by(units.nodes[u]);
+    for (std::size_t p = 0; p < score.size(); ++p) score[p] = with[p];
+    for (const std::uint32_t v : units.nodes[u]) score[on[v]] += time_on(dag, machine, v, on[v]);
+    std::uint32_t best = units.field.front();
+    for (const std::uint32_t p : units.field) best = score[p] > score[best] ? p : best;
+    for (const std::uint32_t v : units.nodes[u]) on[v] = best;
+  }
+}
+
+std::optional<std::vector<std::uint32_t>> near_groups(const OpDag& dag, const Machine& machine, const Units& units) {
+  std::vector<std::uint32_t> on(dag.size, no_node);
+  std::vector<double> work(units.size(), 0);  // of groups
+  double all = 0;
+  const std::vector<Nanoseconds> time = mean_times(dag, machine);
+  for (std::uint32_t u = 0; u < units.size(); ++u) {
+    if (!is_group(units, u)) continue;
+    for (const std::uint32_t v : units.nodes[u]) work[u] += static_cast<double>(time[v]);
+    all += work[u];
+  }
+  if (!(all > 0)) return std::nullopt;
+  const std::vector<double> share = shares(units);
+  std::vector<double> filled(units.field.size(), 0);
+  Exchanged exchanged(dag, machine, on);
+  for (std::uint32_t v = 0; v < dag.size; ++v) {
+    const std::uint32_t u = units.of[v];
+    if (!is_group(units, u)) {
+      on[v] = nearest(dag.in[v], on);
+      continue;
+    }
+    if (on[v] != no_node) continue;
+    const std::span<const Nanoseconds> with = exchanged.by(units.nodes[u]);
+    std::size_t best = 0, emptiest = 0;
+    bool has_room = false;
+    const auto filling = [&](std::size_t f) { return (filled[f] + work[u]) / std::max(share[f], 1e-9); };
+    for (std::size_t f = 0; f < filled.size(); ++f) {
+      if (filling(f) < filling(emptiest)) emptiest = f;
+      if (filled[f] + work[u] / 2 > share[f] * all) continue;
+      if (has_room && with[units.field[f]] <= with[units.field[best]]) continue;
+      best = f;
+      has_room = true;
+    }
+    if (!has_room || with[units.field[best]] == 0) best = emptiest;
+    filled[best] += work[u];
+    for (const std::uint32_t member : units.nodes[u]) on[member] = units.field[best];
+  }
+  for (std::uint32_t v = dag.size; v-- > 0;) {
+    if (on[v] == no_node) on[v] = nearest(dag.out[v], on);
+    if (on[v] == no_node) on[v] = units.field.front();
+  }
+  return on;
 }
 
 }  // namespace plimsoll

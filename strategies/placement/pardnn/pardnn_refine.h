@@ -1,6 +1,6 @@
 #pragma once
-// ParDNN's refinement, which its first version has: paths and nodes change processors where an emulation then ends
-// earlier.
+// ParDNN's refinement, which its first version has: paths and nodes change processors where an emulation then
+// ends earlier.
 
 #include <vector>
 
@@ -8,6 +8,14 @@
 #include "strategies/placement/pardnn/pardnn_mapping.h"
 
 namespace plimsoll {
+
+// The first step of ParDNN's refinement: paths that lie between the nodes of another processor go there.
+
+/// By node: processor. A path that waits for one other processor only, and for which only that one waits, changes
+/// places with one for which it is the other way round, if the more loaded of the two then has less to do in their
+/// spans, or goes there alone. Groups are together in `on`; only paths of whole units move, within the field.
+std::vector<std::uint32_t> with_swapped_paths(const OpDag&, const Machine&, const PardnnMapping&,
+                                              std::vector<std::uint32_t> on);
 
 /// By node: processor. Paths swapped, nodes switched, then moves on the critical path, at most one round more than the
 /// field has processors, and one where the graph is_thin(). What a step changes is kept only where the emulation then
