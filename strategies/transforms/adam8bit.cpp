@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "strategies/api/strategy.h"
-#include "strategies/rematerialization/policies/selective.h"
+#include "strategies/rematerialization/policies/policies.h"
 #include "strategies/transforms/changed_states.h"
 
 namespace plimsoll {

@@ -14,7 +14,7 @@
 
 #include "sim/io/quantity.h"
 #include "strategies/api/strategy.h"
-#include "strategies/rematerialization/policies/selective.h"
+#include "strategies/rematerialization/policies/policies.h"
 #include "strategies/transforms/changed_states.h"
 
 namespace plimsoll {

@@ -13,7 +13,7 @@
 
 #include "sim/io/input_error.h"
 #include "strategies/api/strategy.h"
-#include "strategies/rematerialization/policies/selective.h"
+#include "strategies/rematerialization/policies/policies.h"
 #include "strategies/transforms/recomputed_ops.h"
 
 namespace plimsoll {

@@ -12,7 +12,7 @@
 
 #include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
-#include "strategies/rematerialization/policies/selective.h"
+#include "strategies/rematerialization/policies/policies.h"
 #include "strategies/transforms/frozen_problem.h"
 
 namespace plimsoll {

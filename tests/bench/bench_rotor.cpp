@@ -6,7 +6,6 @@
 #include <random>
 
 #include "strategies/rematerialization/rotor/rotor_exact.h"
-#include "strategies/rematerialization/rotor/rotor_slots.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/strategies/rematerialization/published_rotor.h"
 

@@ -1,5 +1,5 @@
 // The strategy `poet`: recomputation and paging of a graph's values chosen together, by integer programming on small
-// graphs (strategies/rematerialization/programs/checkmate_paging.cpp) and by heuristics on large ones.
+// graphs (strategies/rematerialization/programs/checkmate_model.cpp) and by heuristics on large ones.
 // Source: Patil et al., "POET: Training Neural Networks on Tiny Devices with Integrated Rematerialization and Paging",
 // ICML 2022.
 
@@ -17,7 +17,7 @@
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/rematerialization/programs/checkmate_model.h"
-#include "strategies/rematerialization/programs/checkmate_rounding.h"
+#include "strategies/rematerialization/programs/checkmate_solver.h"
 
 namespace plimsoll {
 namespace {

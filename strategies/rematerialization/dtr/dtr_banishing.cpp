@@ -5,8 +5,8 @@
 #include <set>
 
 #include "sim/core/expects.h"
-#include "strategies/rematerialization/dtr/dtr_play.h"
 #include "strategies/rematerialization/dtr/dtr_pool.h"
+#include "strategies/rematerialization/dtr/dtr_runtime.h"
 
 namespace plimsoll {
 namespace {

@@ -9,11 +9,8 @@
 #include <vector>
 
 #include "sim/core/expects.h"
-#include "strategies/rematerialization/dtr/dtr_components.h"
 #include "strategies/rematerialization/dtr/dtr_neighbourhoods.h"
-#include "strategies/rematerialization/dtr/dtr_play.h"
 #include "strategies/rematerialization/dtr/dtr_pool.h"
-#include "strategies/rematerialization/dtr/dtr_storages.h"
 
 namespace plimsoll {
 namespace {

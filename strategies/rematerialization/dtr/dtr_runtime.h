@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sim/model/op_log.h"
-#include "strategies/rematerialization/dtr/dtr_heuristic.h"
+#include "strategies/rematerialization/dtr/dtr_pool.h"
 
 namespace plimsoll {
 
@@ -54,5 +54,33 @@ struct DtrReplay {
 };
 DtrReplay replay_dtr_log(const OpLog&, std::optional<Bytes> budget, DtrHeuristic, std::uint64_t seed = 0,
                          double thrash_limit = 2);
+
+// A log played to a runtime, one event at a time, to its end or until the runtime gives up.
+
+/// Thrown by a runtime, out of the innermost rematerialisation.
+struct DtrStop {
+  DtrEnd why;
+};
+
+template <class Runtime>
+DtrEnd play(const OpLog& log, Runtime& runtime) try {
+  for (const OpLog::Event& event : log.events) {
+    switch (event.kind) {
+      case OpLog::EventKind::call:
+        runtime.call(event.index);
+        break;
+      case OpLog::EventKind::reference:
+        runtime.refer(event.index);
+        break;
+      case OpLog::EventKind::release:
+        runtime.release(event.index);
+        break;
+    }
+  }
+  for (const TensorId t : log.kept) runtime.keep(t.index);
+  return DtrEnd::finished;
+} catch (const DtrStop& stop) {
+  return stop.why;
+}
 
 }  // namespace plimsoll

@@ -10,7 +10,7 @@
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/fullest_moment.h"
-#include "strategies/rematerialization/cuts/ap_greedy.h"
+#include "strategies/rematerialization/cuts/articulation_points.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 #include "strategies/rematerialization/rockmate/rockmate_graph.h"

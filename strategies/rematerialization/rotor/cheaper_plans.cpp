@@ -8,7 +8,7 @@
 #include "strategies/api/better_outcome.h"
 #include "strategies/api/pass.h"
 #include "strategies/list.h"
-#include "strategies/rematerialization/rotor/floating_table.h"
+#include "strategies/rematerialization/rotor/rotor_floating.h"
 
 namespace plimsoll {
 namespace {

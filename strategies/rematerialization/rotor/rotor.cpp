@@ -11,9 +11,9 @@
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_pass.h"
+#include "strategies/rematerialization/rotor/rotor_conditions.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
-#include "strategies/rematerialization/rotor/rotor_least_memory.h"
-#include "strategies/rematerialization/rotor/rotor_slots.h"
+#include "strategies/rematerialization/rotor/rotor_table.h"
 
 namespace plimsoll {
 namespace {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "strategies/models/chain_model.h"
+#include "strategies/models/chain_sequence.h"
 
 namespace plimsoll {
 
@@ -74,5 +75,17 @@ class RotorConditions {
   std::vector<bool> recomputable_;
   std::vector<bool> input_dies_, checkpoint_dies_;  // x_i once forward i has saved, however it came and as checkpoint
 };
+
+// The least memory in which rotor's recursion (rotor_conditions.h) can run a chain, to the byte:
+//   need(i, i) = all(i, i)
+//   need(i, l) = min( max(all(i, l), kept_i + need(i+1, l)),
+//                     min_j max(null(i, j, l), x_j + need(j, l), need(i, j-1)) )
+
+struct LeastMemory {
+  Bytes budget;            ///< everything counted
+  ChainSequence sequence;  ///< one that keeps it; not the fastest
+};
+
+LeastMemory rotor_least_memory(const ChainModel&);
 
 }  // namespace plimsoll

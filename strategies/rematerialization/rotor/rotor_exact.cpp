@@ -9,8 +9,8 @@
 
 #include "sim/core/expects.h"
 #include "strategies/models/chain_sequence.h"
+#include "strategies/rematerialization/rotor/rotor_conditions.h"
 #include "strategies/rematerialization/rotor/rotor_grid.h"
-#include "strategies/rematerialization/rotor/rotor_least_memory.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "sim/core/expects.h"
 #include "strategies/rematerialization/rotor/table_parts.h"
-#include "strategies/rematerialization/rotor/vector_clones.h"
 
 namespace plimsoll {
 

@@ -6,10 +6,8 @@
 
 #include "sim/core/expects.h"
 #include "strategies/rematerialization/rotor/table_parts.h"
-#include "strategies/rematerialization/rotor/vector_clones.h"
 
 namespace plimsoll {
-
 namespace {
 
 std::int64_t slots_of(std::int64_t a, std::int64_t b) {
@@ -264,6 +262,31 @@ std::size_t RotorTable::split(std::size_t i, std::size_t l, Entry entry, Slots m
     if (nograd + time(j, l, Entry::checkpoint, m - x_[j]) + time(i, j - 1, entry, m) <= best) return j;
   }
   EXPECTS(false);
+}
+
+RotorSlots::RotorSlots(const ChainModel& model, std::int64_t slots, std::span<const Bytes> budgets)
+    : model_{model}, slots_{slots}, unrounded_{model, budgets, longest_exact_chain, few_points} {}
+
+std::optional<ExactPlan> RotorSlots::solve(Bytes budget) const {
+  std::optional<ExactPlan> plan = unrounded_.solve(budget);
+  if (!plan || plan->gap() == 0) return plan;
+  const Seconds recompute = plan->time - evaluate(model_, store_all_sequence(model_.stages())).time;
+  const RotorTable table(model_, slot_for(model_, budget, slots_), budget, recompute);
+  std::optional<ChainSequence> rounded = table.solve(budget);
+  if (!rounded) return plan;
+  const Seconds time = evaluate(model_, *rounded).time;
+  if (time < plan->time) *plan = {*std::move(rounded), time, std::min(time, plan->lower_bound)};
+  return plan;
+}
+
+std::vector<Bytes> RotorSlots::steps() const {
+  // Every budget has a table of its own.
+  constexpr std::size_t most = 200;
+  const std::vector<Bytes> all = unrounded_.steps();
+  if (model_.stages() <= longest_exact_chain || all.size() <= most) return all;
+  std::vector<Bytes> some;
+  for (std::size_t k = 0; k < most; ++k) some.push_back(all[k * (all.size() - 1) / (most - 1)]);
+  return some;
 }
 
 }  // namespace plimsoll

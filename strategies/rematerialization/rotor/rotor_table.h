@@ -10,6 +10,7 @@
 
 #include "strategies/models/chain_sequence.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"
+#include "strategies/rematerialization/rotor/rotor_exact.h"
 
 namespace plimsoll {
 
@@ -79,6 +80,27 @@ class RotorTable {
   Rows rows_[2];                                   // by entry
   std::vector<std::unique_ptr<double[]>> blocks_;  // what rows point into
   std::size_t block_left_ = 0;
+};
+
+// rotor with sizes rounded as in the published implementation, to a part of each budget (rotor_table.h), and never
+// slower than what is found without (rotor_exact.h). Where that is proven to be optimal no table is filled.
+
+class RotorSlots {
+ public:
+  /// Budgets as for RotorExact.
+  RotorSlots(const ChainModel&, std::int64_t slots, std::span<const Bytes> budgets = {});
+
+  std::optional<ExactPlan> solve(Bytes budget) const;
+
+  Bytes smallest_feasible() const { return unrounded_.smallest_feasible(); }
+
+  /// Ascending budgets from the least to store_all's peak.
+  std::vector<Bytes> steps() const;
+
+ private:
+  ChainModel model_;
+  std::int64_t slots_;
+  RotorExact unrounded_;
 };
 
 }  // namespace plimsoll

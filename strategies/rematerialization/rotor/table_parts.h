@@ -1,5 +1,6 @@
 #pragma once
-// What the tables of rotor's family have in common: times that cannot be, units of memory, sizes of the work.
+// What the tables of rotor's family have in common: times that cannot be, units of memory, sizes of the work,
+// wide vectors.
 
 #include <algorithm>
 #include <cstdint>
@@ -7,6 +8,14 @@
 #include <numeric>
 
 #include "strategies/models/chain_model.h"
+
+// PLIMSOLL_VECTOR_CLONES before a function: clones for wider vectors, chosen when the program starts. Products are
+// never contracted into sums here, so all clones give the same bits.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#define PLIMSOLL_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define PLIMSOLL_VECTOR_CLONES
+#endif
 
 namespace plimsoll {
 

@@ -5,7 +5,7 @@
 
 #include "strategies/compose/plan.h"
 #include "strategies/models/op_model.h"
-#include "strategies/rematerialization/cuts/ap_points.h"
+#include "strategies/rematerialization/cuts/articulation_points.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/graph_oracle.h"

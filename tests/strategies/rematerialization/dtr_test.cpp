@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "strategies/compose/plan.h"
-#include "strategies/rematerialization/dtr/dtr_part_log.h"
+#include "strategies/rematerialization/dtr/dtr.h"
 #include "tests/generate/problems.h"
 #include "tests/strategies/judged_plan.h"
 

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "strategies/compose/plan.h"
-#include "strategies/rematerialization/exact/exact_search.h"
+#include "strategies/rematerialization/exact/exact.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

@@ -4,7 +4,7 @@
 
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "strategies/rematerialization/saving/knapsack_solver.h"
+#include "strategies/rematerialization/saving/knapsack.h"
 #include "tests/generate/dense_graph.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

@@ -7,8 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "strategies/rematerialization/revolve/revolve_hetero.h"
-#include "strategies/rematerialization/revolve/revolve_schedule.h"
+#include "strategies/rematerialization/revolve/revolve.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"

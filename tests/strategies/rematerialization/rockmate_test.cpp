@@ -4,7 +4,7 @@
 
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "strategies/rematerialization/rockmate/rockmate_blocks.h"
+#include "strategies/rematerialization/rockmate/rockmate.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/generate/problems.h"

@@ -5,7 +5,7 @@
 #include "sim/io/input_error.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "strategies/rematerialization/rotor/floating_table.h"
+#include "strategies/rematerialization/rotor/rotor_floating.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"

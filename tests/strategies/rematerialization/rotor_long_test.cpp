@@ -7,7 +7,6 @@
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
-#include "strategies/rematerialization/rotor/rotor_slots.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"

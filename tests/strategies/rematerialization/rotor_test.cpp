@@ -2,11 +2,10 @@
 #include <cmath>
 
 #include "strategies/rematerialization/cuts/chen.h"
+#include "strategies/rematerialization/rotor/rotor_conditions.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_fronts.h"
 #include "strategies/rematerialization/rotor/rotor_grid.h"
-#include "strategies/rematerialization/rotor/rotor_least_memory.h"
-#include "strategies/rematerialization/rotor/rotor_slots.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
 #include "tests/random_case.h"
 #include "tests/strategies/chain_oracle.h"

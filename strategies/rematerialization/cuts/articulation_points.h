@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strategies/api/options.h"
+#include "strategies/api/strategy.h"
 #include "strategies/models/recompute_order.h"
 
 namespace plimsoll {
@@ -38,5 +39,10 @@ inline constexpr auto points_option = option_of<&PointsOptions::points>({
         "where the forward may be cut: articulation: where only one value crosses; all: between any two ops, and all "
         "values that cross are kept",
 });
+
+// The strategy `ap_greedy`: Chen's greedy segments on a graph, of every size of segments.
+
+/// Adds the plans of all segment sizes that are tried.
+void add_greedy_segments(PlanPool&, const OpModel&, Points);
 
 }  // namespace plimsoll

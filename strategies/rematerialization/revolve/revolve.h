@@ -10,7 +10,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "strategies/api/strategy.h"
+#include "strategies/models/chain_model.h"
 #include "strategies/models/chain_sequence.h"
+#include "strategies/rematerialization/rotor/block_table.h"
 
 namespace plimsoll {
 
@@ -36,5 +39,10 @@ class RevolveSchedule {
   std::size_t stages_;
   std::vector<Entry> table_;  // by slots, then stages
 };
+
+// The strategy `revolve_hetero`: Revolve for stages of unequal times and sizes, where memory stands for slots.
+
+/// Every stage a block with one option, which only the last stage of a sub-chain may use.
+std::vector<Block> revolve_blocks(const ChainModel&);
 
 }  // namespace plimsoll
