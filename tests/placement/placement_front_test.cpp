@@ -1,4 +1,4 @@
-#include "strategies/placement/placement_front.h"
+#include "strategies/placement/auto/placement_front.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

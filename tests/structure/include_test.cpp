@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "tests/structure/include_table.h"
 
@@ -87,6 +88,46 @@ TEST_CASE("no row of the include table reaches above its level, and none comes b
     }
     CHECK_FALSE(reached.contains(row));
   }
+}
+
+/// By folder: those of strategies that its files include.
+using Folders = std::map<std::string, std::set<std::string>>;
+
+std::vector<std::string> folders_in_circles(Folders reached) {
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (auto& [folder, all] : reached) {
+      const std::size_t before = all.size();
+      for (const std::string& next : std::set(all)) {
+        const auto found = reached.find(next);
+        if (found != reached.end()) all.insert(found->second.begin(), found->second.end());
+      }
+      grows |= all.size() != before;
+    }
+  }
+  std::vector<std::string> circular;
+  for (const auto& [folder, all] : reached) {
+    if (all.contains(folder)) circular.push_back(folder);
+  }
+  return circular;
+}
+
+TEST_CASE("no folder of strategies comes back to itself by includes, families' own folders among them", "[structure]") {
+  static const std::regex include(R"re(#include "(strategies/[^"]*)/[^/"]+")re");
+  const fs::path root = PLIMSOLL_SOURCE_DIR;
+  Folders folders;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / "strategies")) {
+    if (entry.path().extension() != ".h" && entry.path().extension() != ".cpp") continue;
+    const fs::path file = fs::relative(entry.path(), root);
+    const std::string folder = file.parent_path(), text = text_of(file);
+    for (std::sregex_iterator at(text.begin(), text.end(), include), end; at != end; ++at) {
+      if ((*at)[1] != folder) folders[folder].insert((*at)[1]);
+    }
+  }
+  CHECK(folders.size() > 20);
+  CHECK(folders_in_circles(folders) == std::vector<std::string>{});
+  CHECK(folders_in_circles({{"a", {"b"}}, {"b", {"c"}}, {"c", {"a"}}, {"d", {"a"}}}) ==
+        std::vector<std::string>{"a", "b", "c"});
 }
 
 TEST_CASE("what validate itself holds includes no backend", "[structure]") {

@@ -8,12 +8,12 @@
 #include <memory>
 
 #include "sim/core/expects.h"
+#include "strategies/placement/auto/placement_front.h"
 #include "strategies/placement/clusters/clusters.h"
 #include "strategies/placement/clusters/partitioners.h"
 #include "strategies/placement/lists/list_schedulers.h"
 #include "strategies/placement/pardnn/pardnn.h"
 #include "strategies/placement/placed_parts.h"
-#include "strategies/placement/placement_front.h"
 
 namespace plimsoll {
 namespace {
