@@ -31,12 +31,14 @@ RandomCase::~RandomCase() {
 
 namespace {
 
+constexpr std::uint64_t eleventh = 11;
+
 RandomCases counted_cases(std::uint64_t first, std::uint64_t last, std::uint64_t step) {
   RandomCaseState& state = random_case_state();
   const std::uint64_t behind = last + 1, number = state.counted;
   state.counted += behind - first;
   if (!state.chosen) {
-    const std::uint64_t skipped = turn().value_or(0) % step;
+    const std::uint64_t skipped = turn().value_or(0) % eleventh % step;
     return {first + skipped, behind, number + skipped, step};
   }
   if (*state.chosen < number || *state.chosen >= state.counted) return {behind, behind, number, step};
@@ -66,7 +68,7 @@ bool every_case() {
 }
 
 bool all_cases() {
-  return !random_case_state().chosen && (every_case() || turn() == 0);
+  return !random_case_state().chosen && (every_case() || turn().value_or(0) % eleventh == 0);
 }
 
 std::string command_to_repeat(const std::string& test, std::optional<std::uint64_t> number) {

@@ -8,11 +8,14 @@
 //   }
 //   if (all_cases()) CHECK(of_all_together > 100);
 //
-// A test that takes long draws fewer: an eleventh in every run, all with PLIMSOLL_TESTS=all. PLIMSOLL_TURN=N (0 to 10)
-// says which one. (Seeds choose small numbers by their remainders: of a fifth all had the same.)
+// A test that takes long draws fewer: an eleventh in every run, all with PLIMSOLL_TESTS=all. PLIMSOLL_TURN=N says
+// which one (N mod 11). (Seeds choose small numbers by their remainders: of a fifth all had the same.)
 //
 //   for (const RandomCase seed : fewer_cases(1, 200)) ...
 //   if (all_cases()) CHECK(of_all_together > cases_of(100));
+//
+// A test that takes seconds and cannot draw fewer is tagged [third-0], [third-1] or [third-2]: a program that is not
+// told which tests to run runs one of these thirds, by PLIMSOLL_TURN (N mod 3), and with PLIMSOLL_TESTS=all every one.
 
 #include <concepts>
 #include <cstdint>

@@ -68,7 +68,7 @@ void judge_packed_plan(const Problem& problem, const Plan& made, std::optional<B
   CHECK(made.peak >= lower_bounds(problem, devices_used(made.schedule), stays, made.schedule.codecs).memory);
 }
 
-TEST_CASE("packed forms of what stages save, within budgets", "[conformance][compression]") {
+TEST_CASE("packed forms of what stages save, within budgets", "[conformance][compression][third-0]") {
   std::size_t packs = 0, approximate = 0;
   for (const RandomCase seed : fewer_cases(1, 60)) {
     for (std::size_t k = 0; k < std::size(on_one_device) + std::size(on_several); ++k) {
@@ -113,7 +113,8 @@ TEST_CASE("packed forms of what stages save, within budgets", "[conformance][com
   }
 }
 
-TEST_CASE("a stage's list of saved tensors changes nothing but for compression", "[conformance][compression]") {
+TEST_CASE("a stage's list of saved tensors changes nothing but for compression",
+          "[conformance][compression][third-2]") {
   const std::vector<std::string> specs{"store_all", "rotor", "chen_sqrt",  "periodic", "offload_greedy",     "vdnn",
                                        "pofo",      "gpipe", "1f1b|rotor", "zb_h1",    "1f1b|offload_greedy"};
   for (const RandomCase seed : fewer_cases(1, 40)) {

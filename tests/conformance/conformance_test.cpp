@@ -250,7 +250,8 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
   }
 }
 
-TEST_CASE("every strategy gives the same bytes for the same input, alone or with other budgets", "[conformance]") {
+TEST_CASE("every strategy gives the same bytes for the same input, alone or with other budgets",
+          "[conformance][third-1]") {
   const std::uint64_t count = seeds(30);
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
@@ -330,7 +331,7 @@ TEST_CASE("no strategy repeats a stage that must run once", "[conformance]") {
   }
 }
 
-TEST_CASE("both engines agree on every strategy's schedules", "[conformance]") {
+TEST_CASE("both engines agree on every strategy's schedules", "[conformance][third-2]") {
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     for (const RandomCase seed : random_cases(1, 10)) {

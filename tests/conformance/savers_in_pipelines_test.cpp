@@ -56,7 +56,7 @@ Problem pipeline_to_save_in(std::uint64_t seed, const std::vector<Pass>& passes)
                      .backward = backward_for(passes)});
 }
 
-TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets", "[pipelining]") {
+TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets", "[pipelining][third-0]") {
   std::size_t saved = 0;
   for (const std::uint64_t seed : fewer_cases(1, 30)) {
     for (std::size_t k = 0; k < std::size(savers); ++k) {
@@ -113,7 +113,7 @@ TEST_CASE("searches over all orders, in parts behind another part of their devic
 }
 
 /// What passes parts by comes back to a device where it is still kept for a backward.
-TEST_CASE("graphs whose values pass stages by, in pipelines with several parts a device", "[pipelining]") {
+TEST_CASE("graphs whose values pass stages by, in pipelines with several parts a device", "[pipelining][third-2]") {
   std::size_t planned = 0;
   for (const RandomCase seed : random_cases(1, 4)) {
     for (const std::string pipe : {"hanayo", "interleaved", "v_min", "v_half", "zb_v", "dualpipe_v"}) {

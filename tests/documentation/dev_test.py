@@ -22,10 +22,10 @@ echo "Setting up second (1.0) ..."
 """
 
 CTEST = """#!/bin/sh
-if [ "$2" = build-sanitize ]; then
-  mkdir -p build-sanitize/Testing/Temporary
-  printf '1/1 Testing: core\\n1.500 s: a case\\n' >build-sanitize/Testing/Temporary/LastTest.log
-  echo '<testsuite><testcase name="core" time="4"/></testsuite>' >build-sanitize/Testing/durations.xml
+if [ "$2" = build-core ]; then
+  mkdir -p build-core/Testing/Temporary
+  printf '1/1 Testing: core\\n1.500 s: a case\\n' >build-core/Testing/Temporary/LastTest.log
+  echo '<testsuite><testcase name="core" time="4"/></testsuite>' >build-core/Testing/durations.xml
   exit 0
 fi
 mkdir -p build-whole/Testing/Temporary
@@ -141,13 +141,13 @@ class Test(unittest.TestCase):
         self.assertEqual(run.stdout.splitlines()[:3],
                          ["  exporter: 2 tests, no torch", "  first: no GPU (none)", "  second: 1 test, no 'browser'"])
 
-    def test_the_eleventh_of_the_long_random_tests_is_the_commits(self):
+    def test_the_turn_of_the_long_tests_is_the_commits(self):
         _, run = self.run_test()  # without a history it is the first
-        self.assertIn("this was PLIMSOLL_TURN=0 of 0 to 10", run.stdout)
+        self.assertIn("this was PLIMSOLL_TURN=0 of 0 to 32", run.stdout)
         choose = re.search(r"export (PLIMSOLL_TURN=.*)", DEV.read_text())[1]
         with tempfile.TemporaryDirectory() as folder:
             git = pathlib.Path(folder) / "git"
-            for name, turn in (("0000000", 0), ("000000e", 3), ("c4eba03", int("c4eba03", 16) % 11)):
+            for name, turn in (("0000000", 0), ("000002f", 14), ("c4eba03", int("c4eba03", 16) % 33)):
                 git.write_text(f"#!/bin/sh\necho {name}\n")
                 git.chmod(0o755)
                 said = subprocess.run(["bash", "-c", f"{choose}; echo $PLIMSOLL_TURN"], env={**os.environ, "PATH": f"{folder}:/usr/bin:/bin"},
@@ -196,7 +196,7 @@ class Test(unittest.TestCase):
         self.assertNotIn("WERROR", self.run_test()[0])
         asked, _ = self.run_test("--strict")
         self.assertEqual([line for line in asked.splitlines() if line.startswith("--preset")],
-                         ["--preset whole -DPLIMSOLL_WERROR=ON", "--preset sanitize -DPLIMSOLL_WERROR=ON"])
+                         ["--preset whole -DPLIMSOLL_WERROR=ON", "--preset core -DPLIMSOLL_WERROR=ON"])
         self.assertEqual((ROOT / ".ci/run").read_text().splitlines()[-1], "./dev test --strict")
 
     def test_an_option_that_it_does_not_have_is_refused(self):

@@ -15,7 +15,7 @@ namespace {
 
 const std::string of_six_stages = " --trace uniform:6 --platform ideal --engine event ";
 
-TEST_CASE("output that cannot be written ends with exit code 4", "[program]") {
+TEST_CASE("output that cannot be written ends with exit code 4", "[program][third-0]") {
   const TemporaryFolder folder;
   write_text_file(folder / "s.json", plimsoll("plan" + of_six_stages + "--strategy store_all").out);
   const std::vector<std::string> commands{

@@ -102,7 +102,7 @@ TEST_CASE("chains and micro-batches train, too, within a budget", "[program]") {
   CHECK(rotor["trained"]["peak_bytes"] <= 0.85 * rotor["plain"]["peak_bytes"].get<double>());
 }
 
-TEST_CASE("an interrupted training tells how far it came", "[program]") {
+TEST_CASE("an interrupted training tells how far it came", "[program][third-0]") {
   const Quarters quarters;
   const ProgramRun run =
       quarters.train("mlp:layers=3,width=4,batch=16,classes=4,view=graph --strategy quantize --steps 10000000 --json",

@@ -12,9 +12,9 @@
 #include "sim/io/schedule_file.h"
 #include "sim/judge/check.h"
 #include "sim/measure/lower_bounds.h"
+#include "strategies/compose/chosen_width.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "strategies/compose/chosen_width.h"
 #include "strategies/list.h"
 #include "traces/models/synthetic.h"
 
@@ -90,7 +90,7 @@ void judge_all(const Problem& problem, std::span<const Pass> passes) {
 
 }  // namespace
 
-TEST_CASE("every hybrid strategy keeps what strategies promise on 1, 2 and 4 devices", "[hybrid]") {
+TEST_CASE("every hybrid strategy keeps what strategies promise on 1, 2 and 4 devices", "[hybrid][third-0]") {
   struct Shape {
     int nodes, devices;
     double between_nodes;

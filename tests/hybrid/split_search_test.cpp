@@ -420,7 +420,8 @@ TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]
 }
 
 // The best of all numbers of copies, each asked for by itself; with as many copies as devices it is data_parallel.
-TEST_CASE("hsm2dl takes the fastest number of replicas, and is no slower than data_parallel or megatron", "[hybrid]") {
+TEST_CASE("hsm2dl takes the fastest number of replicas, and is no slower than data_parallel or megatron",
+          "[hybrid][third-1]") {
   for (const auto& [trace, platform, micro_batches] :
        {std::tuple{"transformer:layers=4,width=1024,heads=8,sequence=512,batch=2,vocabulary=4096,view=graph",
                    "h100_sxm_8", 8U},

@@ -23,7 +23,7 @@ def table(head, rows):
 def times(folder):
     """Of the folder's last run: programs and cases, each with its seconds."""
     testing = pathlib.Path(folder) / "Testing"
-    label = "sanitized " if testing.parent.name == "build-sanitize" else ""
+    label = "sanitized " if testing.parent.name == "build-core" else ""
     root = xml.etree.ElementTree.parse(testing / "durations.xml").getroot()
     programs = [(float(case.get("time")), label + case.get("name")) for case in root.iter("testcase")]
     cases = [(float(seconds), f"{label}{program}: {name}") for program, text in left_out.parts(testing / "Temporary/LastTest.log")

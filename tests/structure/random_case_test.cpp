@@ -142,7 +142,7 @@ TEST_CASE("a run's turn says which eleventh it tries, by the same numbers, and a
       std::filesystem::proximate(this_program()).string() + " 'a planted failure among fewer cases'";
   const std::string third = run("PLIMSOLL_TURN=14 " + test);
   CHECK(times("ran a 4\n", third) + times("ran a 15\n", third) == 2);
-  CHECK(times("ran few 3\n", third) + times("ran few 5\n", third) == 2);  // 14 is even
+  CHECK(times("ran few 4\n", third) + times("ran few 6\n", third) == 2);  // turn 14 is as turn 3, and that is odd
   CHECK(times("ran ", third) == 6);
   CHECK(line_to_repeat(third) == "PLIMSOLL_CASE=38 " + test);  // b's fifteenth
   CHECK(times("ran b 15\n", run("PLIMSOLL_TURN=1 PLIMSOLL_CASE=38 " + test)) == 1);
@@ -156,6 +156,35 @@ TEST_CASE("a run's turn says which eleventh it tries, by the same numbers, and a
                       " 'a planted failure behind the cases'");
   const std::string wrong = run("PLIMSOLL_TURN=x " + test + "; echo \"exit code $?\"");
   CHECK(wrong == "PLIMSOLL_TURN: expected a number, found 'x'\nexit code 2\n");
+}
+
+TEST_CASE("a stand-in of third 0", "[third-0]") {
+  SUCCEED();
+}
+TEST_CASE("a stand-in of third 1", "[third-1]") {
+  SUCCEED();
+}
+TEST_CASE("a stand-in of third 2", "[third-2]") {
+  SUCCEED();
+}
+
+TEST_CASE("tests tagged with a third run in every third turn, where all are asked for, and where they are named",
+          "[repeat]") {
+  const auto stand_ins = [](const std::string& text) {
+    std::string thirds;
+    for (const char* third : {"0", "1", "2"}) {
+      if (times("a stand-in of third " + std::string(third) + "\n", text) == 1) thirds += third;
+    }
+    return thirds;
+  };
+  for (int turn = 0; turn < 6; ++turn) {
+    const std::string of_turn = "PLIMSOLL_TURN=" + std::to_string(turn) + " " + this_program();
+    const std::string listed = run(of_turn + " --list-tests");
+    CHECK(stand_ins(listed) == std::to_string(turn % 3));
+    CHECK(times("a case that ends by an exception is repeated too\n", listed) == 1);
+    CHECK(times("(1 assertion in 1 test case)", run(of_turn + " 'a stand-in of third 1'")) == 1);
+  }
+  CHECK(stand_ins(run("PLIMSOLL_TURN=1 PLIMSOLL_TESTS=all " + this_program() + " --list-tests")) == "012");
 }
 
 TEST_CASE("a case that ends by an exception is repeated too", "[repeat]") {

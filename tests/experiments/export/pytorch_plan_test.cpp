@@ -221,7 +221,8 @@ TEST_CASE("a plan for PyTorch by hand: a and b run without saving, and again fro
   CHECK(Reader(plan, small_trace()).complaint() == "");
 }
 
-TEST_CASE("every plan for PyTorch runs through a second reader, its live bytes to the byte", "[program][pytorch]") {
+TEST_CASE("every plan for PyTorch runs through a second reader, its live bytes to the byte",
+          "[program][pytorch][third-1]") {
   const json trace = small_trace();
   const std::string plain = planned(trace, "store_all").out;
   CHECK(json::parse(plain)["predicted"]["one_after_the_other_s"] == 12.0);

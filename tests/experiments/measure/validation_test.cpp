@@ -159,7 +159,7 @@ TEST_CASE("compare reads a recording of PyTorch's profiler: kinds, steps, what i
   CHECK(heads.ends_with("most"));
 }
 
-TEST_CASE("calibrate writes a platform on which the measured trace keeps its times", "[program]") {
+TEST_CASE("calibrate writes a platform on which the measured trace keeps its times", "[program][third-1]") {
   const TemporaryFolder folder;
   const std::string platform = (folder / "mine.yaml").string(), trace = (folder / "mine.json").string();
   const ProgramRun run = plimsoll("calibrate validate/cpu_link.yaml --repetitions 3 -o " + platform + " --trace " +
@@ -184,7 +184,7 @@ TEST_CASE("calibrate writes a platform on which the measured trace keeps its tim
   CHECK(plimsoll("calibrate ib_2x8_h100 -o " + platform).exit_code == 2);
 }
 
-TEST_CASE("calibrate measures both parts of a chain's backwards", "[program]") {
+TEST_CASE("calibrate measures both parts of a chain's backwards", "[program][third-2]") {
   const TemporaryFolder folder;
   const std::string platform = (folder / "mine.yaml").string(), trace = (folder / "mine.json").string();
   const std::string small = "mlp:layers=4,width=128,batch=64";
@@ -209,7 +209,8 @@ TEST_CASE("calibrate measures both parts of a chain's backwards", "[program]") {
   CHECK(nlohmann::json::parse(split.out)["times_rescaled"] == false);
 }
 
-TEST_CASE("validate runs schedules whose backwards are in two parts, and says why not with a graph", "[program]") {
+TEST_CASE("validate runs schedules whose backwards are in two parts, and says why not with a graph",
+          "[program][third-2]") {
   const TemporaryFolder folder;
   const std::string file = (folder / "tiny.yaml").string(), out = (folder / "out").string();
   std::ofstream(file) << "format: plimsoll.validation.v1\nname: tiny\nplatform: validate/cpu_link.yaml\nrounds: 1\n"
@@ -228,7 +229,7 @@ TEST_CASE("validate runs schedules whose backwards are in two parts, and says wh
   for (const nlohmann::json& row : rows) CHECK(row["measured_peak_bytes"] == row["predicted_peak_bytes"]);
 }
 
-TEST_CASE("validate writes a row a schedule and a summary over all", "[program]") {
+TEST_CASE("validate writes a row a schedule and a summary over all", "[program][third-0]") {
   const TemporaryFolder folder;
   const std::string file = (folder / "tiny.yaml").string(), out = (folder / "out").string();
   std::ofstream(file) << "format: plimsoll.validation.v1\nname: tiny\nplatform: validate/cpu_link.yaml\nrounds: 2\n"
@@ -280,7 +281,7 @@ TEST_CASE("validate writes a row a schedule and a summary over all", "[program]"
   CHECK(wrong.err.find("netwrks: unknown key; did you mean 'networks'?") != std::string::npos);
 }
 
-TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finished", "[program]") {
+TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finished", "[program][third-1]") {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string(), err = (folder / "err").string();
   const int status =

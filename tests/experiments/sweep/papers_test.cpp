@@ -34,7 +34,8 @@ constexpr Published zero_bubble[] = {
     {"zb_v(limit=3,orders=published)", {.0035, .0039, .0032}},
 };
 
-TEST_CASE("zero bubble's experiment gives the published idle shares, in seconds as in microseconds", "[papers]") {
+TEST_CASE("zero bubble's experiment gives the published idle shares, in seconds as in microseconds",
+          "[papers][third-0]") {
   const std::string folder = "experiments/papers/zero_bubble/",
                     experiment = text_of("experiments/papers/zero_bubble.yaml");
   constexpr std::array devices{16, 24, 32};

@@ -330,7 +330,8 @@ TEST_CASE("distances in a table are from one bound, and none is -0.0", "[sweep]"
   CHECK(table.find("18.00 s +125.0 %") != std::string::npos);
 }
 
-TEST_CASE("a trace and a platform that do not go together are results, and so is what exceeds the limits", "[sweep]") {
+TEST_CASE("a trace and a platform that do not go together are results, and so is what exceeds the limits",
+          "[sweep][third-1]") {
   const TemporaryFolder folder;
   write_text_file(folder / "e.yaml",
                   "format: plimsoll.experiment.v1\nname: n\ntraces: ['uniform:6', 'random:stages=900,seed=1']\n"
@@ -360,7 +361,7 @@ TEST_CASE("a trace and a platform that do not go together are results, and so is
   CHECK(report_table(contents).find("no answers: trace 'uniform:6'") != std::string::npos);
 }
 
-TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep]") {
+TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep][third-1]") {
   const Interruption interruption;
   WorkerPool pool(1, interruption,
                   [](const Json& task, const std::function<void(const Json&)>& reply) {

@@ -94,7 +94,7 @@ void compare(const Problem& problem, const std::vector<TriedWay>& ways, const st
   }
 }
 
-TEST_CASE("compress_plan is near the best of all choices of bits", "[compression][compress_plan]") {
+TEST_CASE("compress_plan is near the best of all choices of bits", "[compression][compress_plan][third-2]") {
   Gaps gaps;
   for (const RandomCase seed : random_cases(1, 100)) {
     const Problem problem = small_pictures(seed);
@@ -108,7 +108,7 @@ TEST_CASE("compress_plan is near the best of all choices of bits", "[compression
 }
 
 TEST_CASE("compress_plan is near the best of all choices of bits and of values that are made again",
-          "[compression][compress_plan]") {
+          "[compression][compress_plan][third-2]") {
   for (const bool chains : {false, true}) {
     Gaps gaps;
     for (const RandomCase seed : random_cases(1, 60)) {
@@ -166,7 +166,7 @@ TEST_CASE("what is made again takes no more than what makes it where its inputs 
 
 TEST_CASE(
     "where the recursion over stages alone has a plan it is near the best of all choices of bits and values made again",
-    "[compression][compress_plan]") {
+    "[compression][compress_plan][third-0]") {
   constexpr Codec in_4_bits{.kind = CodecKind::quantize, .bits = 4, .group = 256, .group_bytes = 8};
   constexpr Codec in_8_bits{.kind = CodecKind::quantize, .bits = 8, .group = 256, .group_bytes = 8};
   constexpr Codec in_2_bits{.kind = CodecKind::quantize, .bits = 2, .group = 256, .group_bytes = 8};

@@ -65,7 +65,8 @@ TEST_CASE("on a link of one direction at a time gradients and returning values h
   CHECK(contention().value > 0.1);
 }
 
-TEST_CASE("activation and update offloading together: legal, as promised, never faster with less", "[combined]") {
+TEST_CASE("activation and update offloading together: legal, as promised, never faster with less",
+          "[combined][third-0]") {
   const std::vector<std::string> specs{"offload_greedy|zero_offload",
                                        "rotor|offload_greedy|zero_offload",
                                        "rotor|offload_greedy|twinflow(overlap=on)",

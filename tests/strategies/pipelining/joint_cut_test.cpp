@@ -222,7 +222,7 @@ Bytes named_smallest(const Problem& problem, const std::string& spec) {
 }
 
 TEST_CASE("cut=joint and cut=madpipe name the smallest budget of all cuts and numbers in flight, and have a plan there",
-          "[pipelining][joint]") {
+          "[pipelining][joint][third-0]") {
   for (const RandomCase seed : fewer_cases(1, 30)) {
     Random random(seed);
     const std::uint32_t devices = random.between(2, 3);

@@ -142,7 +142,8 @@ std::string with_limit(const std::string& name, const Tiny& tiny, const std::str
   return name + "(limit=" + std::to_string(tiny.limit + 1e-6) + "," + more + ")";
 }
 
-TEST_CASE("pipeline_search is within 0.5 % of the best of all orders on average, and mostly is it", "[pipelining]") {
+TEST_CASE("pipeline_search is within 0.5 % of the best of all orders on average, and mostly is it",
+          "[pipelining][third-0]") {
   constexpr std::array sizes{std::pair{2U, 3U}, std::pair{2U, 4U}, std::pair{3U, 2U}, std::pair{3U, 3U},
                              std::pair{4U, 2U}};
   double beyond = 0;

@@ -42,7 +42,7 @@ std::optional<Plan> plan_within(const Problem& problem, const std::string& spec,
 
 TEST_CASE(
     "beyond the longest exact chain a budget alone and a front give the same plans, and less memory is never faster",
-    "[rotor]") {
+    "[rotor][third-1]") {
   const Problem problem = problem_of(random_chain({.stages = longest_exact_chain, .seed = 5}), gpus({}));
   const std::vector<Pass> rotor = parse_spec("rotor", "test");
   const std::vector<Bytes> front = front_budgets(problem, rotor);
