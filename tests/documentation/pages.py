@@ -76,6 +76,15 @@ def prose_lines(text):
             yield number, line
 
 
+def table_rows(text):
+    """Pairs of a line's number and the row of a table, each code as one word, without the tables that the program writes."""
+    written = r"^<!-- (.+) -->\n.*?^<!-- end of \1 -->"
+    by_hand = re.sub(written, lambda table: "\n" * table[0].count("\n"), without_code(text), flags=re.M | re.S)
+    for number, line in enumerate(by_hand.splitlines(), 1):
+        if line.lstrip().startswith("|"):
+            yield number, re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]+`", "code", line))
+
+
 def without_sources(text):
     """The text with as many lines, those of sources empty: they are names of papers."""
     parts = r"^#{2,3} Source\n.*?(?=^#|\Z)|^\*\*Source\.\*\* .*?(?=^\*\*|^$|^#|\Z)"  # the second: a paragraph of a planner's
@@ -108,6 +117,10 @@ def split_sentences(block):
         yield first, " ".join(words)
 
 
+def glue_in(number, words):
+    return [(number, f"'{glue}': {words}") for glue in GLUE if re.search(rf"\b{glue}\b", words, re.I)]
+
+
 def against_the_rules(text):
     """What a page does against the rules of words: pairs of a line and what is wrong."""
     found = []
@@ -119,7 +132,9 @@ def against_the_rules(text):
         words = [word for word in sentence.split() if re.search(r"\w", word)]
         if len(words) > MOST_WORDS:
             found.append((number, f"a sentence of {len(words)} words, allowed {MOST_WORDS}: {sentence}"))
-        found += [(number, f"'{glue}': {sentence}") for glue in GLUE if re.search(rf"\b{glue}\b", sentence, re.I)]
+        found += glue_in(number, sentence)
+    for number, row in table_rows(text):
+        found += glue_in(number, row)
     return sorted(found)
 
 

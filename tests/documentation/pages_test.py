@@ -101,6 +101,8 @@ class Rules(unittest.TestCase):
         self.assertEqual(self.wrong("It runs\nbeside it. What is kept, those\nthat stay.\n"),
                          [(1, "'beside'"), (2, "'those that'"), (2, "'what is'")])
         self.assertEqual(self.wrong("`beside`, besides.\n\n```\nwhat is\n```\n"), [])
+        self.assertEqual(self.wrong("| `beside` | [a](beside.md) |\n|---|---|\n| it runs beside it | |\n"), [(3, "'beside'")])
+        self.assertEqual(self.wrong("<!-- index -->\n| what is |\n<!-- end of index -->\n| what is |\n"), [(4, "'what is'")])
 
     def test_links(self):
         for link in ("missing.md", "README.md#no-such-heading", "#nowhere", "dev#anchor"):
