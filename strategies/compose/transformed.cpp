@@ -9,7 +9,6 @@
 #include "sim/model/stage_chain.h"
 #include "strategies/compose/chosen_width.h"
 #include "strategies/compose/levels/joint_planner.h"
-#include "strategies/hybrid/data_axis.h"
 #include "strategies/hybrid/on_mesh.h"
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"

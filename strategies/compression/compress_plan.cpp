@@ -1,7 +1,7 @@
 // The strategy `compress_plan`: for each saved value a number of bits, recomputation or a copy to the host, for the
 // least time within a budget and a bound on the error of all gradients. Own; that bits should differ by what they cost
 // in error is from Chen et al., ActNN (ICML 2021), and Liu et al., GACT (ICML 2022), which give bits to a budget of
-// bits, without time. Of chains: stage_forms.h.
+// bits, without time. Of chains: form_plans.h.
 
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@
 #include "strategies/api/better_outcome.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/compression/form_plans.h"
-#include "strategies/compression/stage_forms.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_part.h"
 #include "strategies/models/op_sequence.h"

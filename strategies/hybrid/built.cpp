@@ -12,7 +12,6 @@
 #include "sim/core/optimizer.h"
 #include "sim/ops/op_loop.h"
 #include "sim/ops/padding.h"
-#include "strategies/hybrid/data_axis.h"
 #include "strategies/hybrid/on_mesh.h"
 
 namespace plimsoll {

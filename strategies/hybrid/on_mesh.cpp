@@ -3,15 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
+#include "sim/core/collective_op.h"
 #include "sim/io/input_error.h"
 #include "sim/mesh/check_split.h"
 #include "sim/mesh/collective_times.h"
 #include "sim/mesh/folded.h"
 #include "sim/mesh/rank_graph.h"
 #include "sim/model/stage_chain.h"
+#include "sim/model/stage_exchanges.h"
 #include "strategies/hybrid/built.h"
 
 namespace plimsoll {
@@ -21,6 +26,150 @@ std::optional<std::string> too_many(const Mesh& mesh, const Platform& platform) 
   if (mesh.ranks() <= platform.devices.size()) return std::nullopt;
   return fmt::format("{} ranks, but '{}' has {} device{}", mesh.ranks(), platform.name, platform.devices.size(),
                      platform.devices.size() == 1 ? "" : "s");
+}
+
+/// Of replicas, and of the ranks of each that share it out where it is one (HSDP).
+constexpr std::string_view data_name = "data", shards_name = "shards";
+
+bool is_summed_by_stages(Sharded sharded) {
+  return sharded == Sharded::gradients || sharded == Sharded::parameters;
+}
+
+Bytes rank_share(Bytes whole, std::uint32_t ranks) {
+  return Bytes{(whole.count + ranks - 1) / ranks};
+}
+
+bool saves_apart(const Graph& graph) {
+  return std::ranges::any_of(graph.ops, [](const Op& op) { return op.phase == Phase::forward && op.saved.size() > 2; });
+}
+
+/// Stages whose gradients, and whose parameters if these are shared too, are exchanged beside those of their
+/// neighbours.
+class SharedStages {
+ public:
+  SharedStages(Problem problem, CollectiveTimes& times, std::uint32_t axis, Together how)
+      : problem_(std::move(problem)), times_(times), axis_(axis), how_(how), sharded_(how.sharded) {}
+
+  Problem run() {
+    Chain& chain = *problem_.chain;
+    std::vector<StageExchanges> exchanges;
+    for (Stage& stage : chain.stages) exchanges.push_back(share(stage));
+    const Chain without_waits = chain;
+    add_exchanges(chain, exchanges, how_.prefetch > 0);
+    if (sharded_ == Sharded::parameters) {
+      for (Parameter& parameter : chain.parameters) {
+        if (parameter.trained) parameter.bytes = rank_share(parameter.bytes, ranks());
+      }
+    }
+    const Backward backward = problem_.index->weight.empty() ? Backward::whole : Backward::split;
+    const Inner inner = saves_apart(problem_.graph) ? Inner::apart : Inner::together;
+    problem_.index =
+        chain_graph(chain, problem_.optimizer, backward, problem_.states.value_or(States::by_dtype), inner);
+    problem_.graph = std::move(problem_.index->graph);
+    problem_.index->graph = {};
+    state_exchanges(problem_.graph, *problem_.index, without_waits, chain, by_axis(exchanges));
+    return std::move(problem_);
+  }
+
+ private:
+  std::vector<PassExchanges> by_axis(std::span<const StageExchanges> exchanges) const {
+    std::vector<PassExchanges> made;
+    const std::string& axis = problem_.mesh->axes[axis_].name;
+    for (const StageExchanges& each : exchanges) {
+      PassExchanges& pass = made.emplace_back();
+      PassExchanges::add(pass.forward, axis, each.forward_gather, true);
+      PassExchanges::add(pass.backward, axis, each.backward_gather + each.sum, true);
+    }
+    return made;
+  }
+
+  std::uint32_t ranks() const { return problem_.mesh->axes[axis_].ranks; }
+
+  StageExchanges share(Stage& stage) const {
+    Bytes parameters;
+    const std::set<std::uint32_t> own(stage.parameters.begin(), stage.parameters.end());
+    for (const std::uint32_t p : own) {
+      if (problem_.chain->parameters[p].trained) parameters += problem_.chain->parameters[p].bytes;
+    }
+    const Bytes gradients = stage.parameter_gradient.value_or(parameters);
+    StageExchanges made;
+    made.gradients = gradients;
+    if (gradients > Bytes{0}) made.sum = seconds(CollectiveKind::reduce_scatter, gradients);
+    if (sharded_ == Sharded::parameters && parameters > Bytes{0}) {
+      made.forward_gather = made.backward_gather = seconds(CollectiveKind::all_gather, parameters);
+      made.gathered_forward = made.gathered_backward = parameters;
+      stage.forward_workspace += parameters;
+      stage.forward_nograd_workspace += parameters;
+    }
+    add_backward_workspace(stage, gradients + made.gathered_backward);
+    const Bytes of_share = rank_share(gradients, ranks());
+    const Bytes of_parameters = sharded_ == Sharded::parameters ? shares(own) : parameters;
+    stage.parameter_gradient.reset();
+    if (of_share != of_parameters) stage.parameter_gradient = of_share;
+    return made;
+  }
+
+  Bytes shares(const std::set<std::uint32_t>& own) const {
+    Bytes sum;
+    for (const std::uint32_t p : own) {
+      const Parameter& parameter = problem_.chain->parameters[p];
+      if (parameter.trained) sum += rank_share(parameter.bytes, ranks());
+    }
+    return sum;
+  }
+
+  Seconds seconds(CollectiveKind kind, Bytes bytes) const { return times_.seconds(kind, bytes, std::span(&axis_, 1)); }
+
+  Problem problem_;
+  CollectiveTimes& times_;
+  std::uint32_t axis_;
+  Together how_;
+  Sharded sharded_;
+};
+
+std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, const Together& how) {
+  if (problem.optimizer == Optimizer::none) {
+    return "there are no updates whose states could be shared out: give an optimizer";
+  }
+  const auto has_own_states = [](const Parameter& parameter) { return parameter.states.has_value(); };
+  if (std::ranges::any_of(problem.chain->parameters, has_own_states)) {
+    return "on a chain it makes the updates of shares anew, and a transform before it has changed their states";
+  }
+  std::variant<CollectiveTimes, std::string> times = CollectiveTimes::on(problem.platform, *problem.mesh);
+  if (std::string* why = std::get_if<std::string>(&times)) return std::move(*why);
+  const auto place = static_cast<std::uint32_t>(*problem.mesh->axis(axis.name));
+  problem = SharedStages(std::move(problem), std::get<CollectiveTimes>(times), place, how).run();
+  return problem;
+}
+
+/// Whether whole replicas sum their gradients over the axis `data`, and nothing else is done along it.
+bool are_replicas(const Problem& problem) {
+  bool any = false;
+  for (const Op& op : problem.graph.ops) {
+    const std::optional<OpCollective> exchange = collective_of(op);
+    if (!exchange || exchange->axis != data_name) continue;
+    if (exchange->kind != CollectiveKind::all_reduce) return false;
+    any = true;
+  }
+  return any;
+}
+
+/// Sums what stages keep of their gradients over the replicas again, their graph being a new one.
+std::variant<Problem, std::string> over_replicas(Problem problem) {
+  const Axis replicas = problem.mesh->axes[*problem.mesh->axis(data_name)];
+  std::variant<Graph, std::string> graph =
+      trained_together(std::move(problem.graph), replicas, {.sharded = Sharded::nothing, .bucket = usual_bucket});
+  if (std::string* why = std::get_if<std::string>(&graph)) return std::move(*why);
+  problem.graph = std::get<Graph>(std::move(graph));
+  return problem;
+}
+
+void index_updates(Problem& problem) {
+  if (!problem.index) return;
+  problem.index->updates.clear();
+  for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
+    if (problem.graph.ops[o].phase == Phase::update) problem.index->updates.push_back(id_at<OpId>(o));
+  }
 }
 
 }  // namespace
@@ -75,6 +224,43 @@ Problem for_planners(Problem problem, bool plans_stages, Backward backward, std:
   problem.platform = or_throw(folded(problem.platform, *problem.mesh));
   if (plans_stages && !problem.chain) problem = or_throw(as_chain(std::move(problem), backward));
   return problem;
+}
+
+std::variant<Problem, std::string> on_data_axis(const Problem& of, const DataOptions& options, Together how) {
+  const bool is_within = is_summed_by_stages(how.sharded) && of.mesh && are_replicas(of);
+  const std::string name(is_within ? shards_name : data_name);
+  const Axis axis{name, replicas(options, devices_left(of)), true, options.collectives};
+  if (axis.ranks == 1 && of.mesh && !options.ranks) {
+    return fmt::format("no device is left for a second replica: each takes {} devices, and '{}' has {}",
+                       of.mesh->ranks(), of.platform.name, of.platform.devices.size());
+  }
+  return on_axis(of, axis, how);
+}
+
+std::variant<Problem, std::string> on_axis(const Problem& of, const Axis& axis, Together how) {
+  const Sharded sharded = how.sharded;
+  const bool is_within = axis.name == shards_name;
+  std::variant<Problem, std::string> made =
+      with_outer_axis(of, axis, is_within ? std::optional(data_name) : std::nullopt);
+  if (std::holds_alternative<std::string>(made)) return made;
+  Problem& problem = std::get<Problem>(made);
+  const bool has_chain = problem.chain.has_value();
+  if (has_chain && is_summed_by_stages(sharded)) {
+    made = by_stages(std::move(problem), axis, how);
+    if (std::holds_alternative<std::string>(made)) return made;
+  }
+  Problem& last = std::get<Problem>(made);
+  if (!has_chain || sharded != Sharded::parameters) {
+    how.are_summed = has_chain && sharded == Sharded::gradients;
+    std::variant<Graph, std::string> graph = trained_together(std::move(last.graph), axis, how);
+    if (std::string* why = std::get_if<std::string>(&graph)) return std::move(*why);
+    last.graph = std::get<Graph>(std::move(graph));
+  } else if (!is_within) {
+    return made;
+  }
+  if (has_chain && is_within) made = over_replicas(std::move(last));
+  if (Problem* done = std::get_if<Problem>(&made)) index_updates(*done);
+  return made;
 }
 
 }  // namespace plimsoll

@@ -21,8 +21,7 @@
 
 #include "sim/core/graph.h"
 #include "strategies/api/strategy.h"
-#include "strategies/transforms/kept_tensors.h"
-#include "strategies/transforms/stored_prefix.h"
+#include "strategies/transforms/smaller_problem.h"
 
 namespace plimsoll {
 namespace {

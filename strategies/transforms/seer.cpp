@@ -11,8 +11,7 @@
 
 #include "sim/io/quantity.h"
 #include "strategies/api/strategy.h"
-#include "strategies/transforms/frozen_problem.h"
-#include "strategies/transforms/stored_prefix.h"
+#include "strategies/transforms/smaller_problem.h"
 
 namespace plimsoll {
 namespace {

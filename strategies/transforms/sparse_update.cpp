@@ -13,7 +13,7 @@
 #include "strategies/api/option_rules.h"
 #include "strategies/api/strategy.h"
 #include "strategies/rematerialization/policies/policies.h"
-#include "strategies/transforms/frozen_problem.h"
+#include "strategies/transforms/smaller_problem.h"
 
 namespace plimsoll {
 namespace {

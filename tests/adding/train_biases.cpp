@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "strategies/api/strategy.h"
-#include "strategies/transforms/frozen_problem.h"
+#include "strategies/transforms/smaller_problem.h"
 
 namespace plimsoll {
 namespace {

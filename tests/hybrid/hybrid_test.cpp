@@ -17,7 +17,7 @@
 #include "sim/mesh/collective_times.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "strategies/transforms/recomputed_ops.h"
+#include "strategies/transforms/recompute_ops.h"
 #include "traces/models/synthetic.h"
 
 using namespace plimsoll;

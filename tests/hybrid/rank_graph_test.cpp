@@ -9,7 +9,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/mesh/check_split.h"
-#include "strategies/transforms/recomputed_ops.h"
+#include "strategies/transforms/recompute_ops.h"
 #include "tests/generate/random.h"
 #include "tests/hybrid/rank_numbers.h"
 #include "tests/random_case.h"

@@ -7,10 +7,8 @@
 #include <random>
 
 #include "strategies/hybrid/elimination.h"
-#include "strategies/hybrid/reduced_splits.h"
+#include "strategies/hybrid/mesh_searches.h"
 #include "strategies/hybrid/split_improvement.h"
-#include "strategies/hybrid/split_messages.h"
-#include "strategies/hybrid/split_program.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 

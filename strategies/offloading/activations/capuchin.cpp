@@ -15,9 +15,8 @@
 #include "strategies/models/op_model.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/models/recompute_order.h"
-#include "strategies/offloading/activations/offload_levels.h"
+#include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/offload_options.h"
-#include "strategies/offloading/activations/offload_placement.h"
 #include "strategies/offloading/activations/offload_selection.h"
 #include "strategies/offloading/activations/tape_pool.h"
 

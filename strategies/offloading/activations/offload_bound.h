@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "strategies/compose/parts/passes.h"
 #include "strategies/offloading/activations/offload_model.h"
 
 namespace plimsoll {
@@ -33,5 +34,16 @@ std::optional<double> relative_gap(Seconds makespan, Seconds bound);
 /// first needs less memory, and none where the tape is too long for the bound's tables.
 std::vector<TapeOutcome> with_fluid_gaps(const PartTask&, const OffloadModel&,
                                          std::span<const std::optional<Bytes>> budgets, std::vector<TapeOutcome>);
+
+// Plans of other strategies, for strategies that are never to be worse than those.
+
+/// The tapes of a strategy, or of several one after the other, at these budgets; also at the least one that they can
+/// keep, where that is more than one of them.
+std::vector<PlannedTape> known_tapes(std::span<const Pass>, const PartTask&,
+                                     std::span<const std::optional<Bytes>> budgets);
+
+/// The same of one strategy that reads the tape `before`.
+std::vector<PlannedTape> known_tapes(const Pass&, const PartTask&, std::span<const std::optional<Bytes>> budgets,
+                                     const Tape& before);
 
 }  // namespace plimsoll

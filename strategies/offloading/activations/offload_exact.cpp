@@ -22,7 +22,6 @@
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"
-#include "strategies/offloading/activations/offload_store.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
-// Options that offloading strategies share: each has the rows of those that it heeds in its table.
+// Options that offloading strategies share, each with the rows of those that it heeds in its table, and the
+// memory where activations go.
 
 #include <cstdint>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <string_view>
 
 #include "strategies/api/options.h"
+#include "strategies/api/strategy.h"
 
 namespace plimsoll {
 
@@ -59,5 +61,10 @@ inline constexpr auto overlap_option = option_of<&HostUpdateOptions::overlap>({
         "on: an update on the host begins as soon as its gradient has arrived; off: after the whole backward, as in "
         "DeepSpeed",
 });
+
+// The memory where activations go.
+
+/// What `to` names. Throws InputError where the platform has no such memory, or it is the device's own.
+MemoryId offload_store(const PartTask&, const OffloadOptions&);
 
 }  // namespace plimsoll

@@ -1,7 +1,13 @@
 #pragma once
-// Which items to move: where the device would be fullest, the item that comes first by some rule, again and again.
+// Which items to move: where the device would be fullest, the item that comes first by some rule, at each of
+// some levels of memory.
 
-#include "strategies/offloading/activations/offload_placement.h"
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sim/core/units.h"
+#include "strategies/offloading/activations/offload_moves.h"
 
 namespace plimsoll {
 
@@ -32,5 +38,11 @@ Selection select_items(const OffloadModel&, std::vector<OffloadItem>, SelectionR
 /// first.
 std::optional<PlacedCopies> place_chosen(const OffloadModel&, const std::vector<bool>& chosen, std::uint32_t chunks,
                                          Bytes budget);
+
+// Levels of memory at which plans are made for all budgets: evenly between what is needed at least and at most.
+
+/// So many as are `wanted`; unset: 40, fewer for tapes of more than 600 positions, down to `fewest`.
+std::vector<Bytes> memory_levels(Bytes least, Bytes most, std::optional<std::int64_t> wanted, std::size_t positions,
+                                 std::size_t fewest = 8);
 
 }  // namespace plimsoll

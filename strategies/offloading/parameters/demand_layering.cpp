@@ -1,17 +1,105 @@
-// The strategy `demand_layering`: parameters live on the host or a disk and stream to the device layer by layer, ahead
-// of their use in the forward and again in the backward. Source: Ji, Lee, Kim, Kim, Ahn, Kim, Kim, "Demand Layering for
-// real-time DNN inference with minimized memory usage", RTSS 2022; the backward and the updates are own.
+#include "strategies/offloading/parameters/demand_layering.h"
 
 #include <algorithm>
 
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/tape_pool.h"
-#include "strategies/offloading/parameters/streamed_parameters.h"
 #include "strategies/offloading/updates/placed_updates.h"
 
 namespace plimsoll {
 namespace {
+
+/// The places of a tape's computes among its actions.
+std::vector<std::size_t> computes_of(const Tape& tape) {
+  std::vector<std::size_t> places;
+  for (std::size_t a = 0; a < tape.actions.size(); ++a) {
+    if (tape.actions[a].kind == ActionKind::run) places.push_back(a);
+  }
+  return places;
+}
+
+class StreamingTape {
+ public:
+  StreamingTape(const Problem& problem, const Tape& tape, const StreamedParameters& streamed)
+      : graph_(problem.graph),
+        streamed_(streamed),
+        computes_(computes_of(tape)),
+        uses_(graph_.storages),
+        before_(computes_.size()),
+        after_(computes_.size()) {
+    for (std::size_t p = 0; p < computes_.size(); ++p) {
+      for (const TensorId t : graph_[tape.actions[computes_[p]].op].inputs) {
+        std::vector<std::size_t>& uses = uses_[graph_[t].storage.index];
+        if (graph_[t].kind == TensorKind::parameter && (uses.empty() || uses.back() != p)) uses.push_back(p);
+      }
+    }
+  }
+
+  Tape made(Tape tape) && {
+    for (const TensorId t : streamed_.parameters) {
+      tape.homes.push_back({t, {streamed_.from_disk ? place::disk : place::host}});
+      stream(t);
+    }
+    std::vector<Action> actions;
+    std::size_t p = 0;
+    for (std::size_t a = 0; a < tape.actions.size(); ++a) {
+      const bool is_compute = p < computes_.size() && computes_[p] == a;
+      if (is_compute) append(actions, std::move(before_[p]));
+      actions.push_back(tape.actions[a]);
+      if (is_compute) append(actions, std::move(after_[p++]));
+    }
+    tape.actions = std::move(actions);
+    return tape;
+  }
+
+ private:
+  /// A copy before a compute, for the compute that reads it.
+  struct Arrival {
+    std::size_t use;
+    Action action;
+  };
+
+  static void append(std::vector<Action>& actions, std::vector<Arrival> arrivals) {
+    std::ranges::stable_sort(arrivals, {}, &Arrival::use);
+    for (const Arrival& arrival : arrivals) actions.push_back(arrival.action);
+  }
+
+  void stream(TensorId t) {
+    const std::vector<std::size_t>& uses = uses_[graph_[t].storage.index];
+    std::size_t free_from = 0;  // the first position at which the last copy is gone
+    for (std::size_t u = 0; u < uses.size(); ++u) {
+      const bool is_there = u > 0 && uses[u] <= uses[u - 1] + 1 + streamed_.lead;
+      if (!is_there) {
+        const std::size_t copy = ahead(uses[u], free_from);
+        const ActionKind kind = streamed_.from_disk ? ActionKind::move : ActionKind::copy;
+        before_[copy].push_back({uses[u], along(way::host_to_device, kind, t)});
+        if (streamed_.from_disk) read(t, uses[u], ahead(copy, free_from));
+      }
+      const bool stays = u + 1 < uses.size() && uses[u + 1] <= uses[u] + 1 + streamed_.lead;
+      if (stays) continue;
+      after_[uses[u]].push_back({uses[u], on_tensor(ActionKind::drop, t)});
+      free_from = uses[u] + 1;
+    }
+  }
+
+  std::size_t ahead(std::size_t position, std::size_t free_from) const {
+    const std::size_t lead = streamed_.lead;
+    return std::max(free_from, position - std::min(position, lead));
+  }
+
+  /// Among the copies that begin there it comes first, so that they need not wait for a later compute.
+  void read(TensorId t, std::size_t use, std::size_t position) {
+    std::vector<Arrival>& arrivals = before_[position];
+    arrivals.insert(arrivals.begin(), {use, along(way::disk_to_host, ActionKind::copy, t)});
+  }
+
+  const Graph& graph_;
+  const StreamedParameters& streamed_;
+  std::vector<std::size_t> computes_;                 // places among the tape's actions
+  std::vector<std::vector<std::size_t>> uses_;        // by storage: positions that read it
+  std::vector<std::vector<Arrival>> before_, after_;  // by position
+};
 
 struct DemandLayeringOptions : HostUpdateOptions {
   std::optional<std::uint32_t> lead;
@@ -76,6 +164,28 @@ std::vector<Bytes> demand_layering_candidates(const PartTask& task, const Demand
 
 }  // namespace
 
+Tape with_streamed_parameters(const Problem& problem, Tape tape, const StreamedParameters& streamed) {
+  StreamingTape streaming(problem, tape, streamed);
+  return std::move(streaming).made(std::move(tape));
+}
+
+std::vector<TensorId> parameters_read(const Problem& problem, const Tape& tape) {
+  const Graph& graph = problem.graph;
+  std::vector<bool> seen(graph.storages, false);
+  std::vector<TensorId> parameters;
+  for (const std::size_t a : computes_of(tape)) {
+    for (const TensorId t : graph[tape.actions[a].op].inputs) {
+      if (graph[t].kind != TensorKind::parameter || seen[graph[t].storage.index]) continue;
+      seen[graph[t].storage.index] = true;
+      parameters.push_back(t);
+    }
+  }
+  return parameters;
+}
+
+// The strategy `demand_layering`: parameters live on the host or a disk and stream to the device layer by layer, ahead
+// of their use in the forward and again in the backward. Source: Ji, Lee, Kim, Kim, Ahn, Kim, Kim, "Demand Layering for
+// real-time DNN inference with minimized memory usage", RTSS 2022; the backward and the updates are own.
 extern constinit const StrategyInfo demand_layering_strategy{
     .name = "demand_layering",
     .family = Family::offloading,

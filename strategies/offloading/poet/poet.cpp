@@ -12,7 +12,6 @@
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/models/op_sequence.h"
-#include "strategies/offloading/activations/known_plans.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"

@@ -14,7 +14,6 @@
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/compression/form_plans.h"
-#include "strategies/compression/stage_forms.h"
 #include "strategies/models/chain_part.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"

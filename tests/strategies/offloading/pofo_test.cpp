@@ -10,7 +10,7 @@
 #include "strategies/compose/spec.h"
 #include "strategies/models/chain_part.h"
 #include "strategies/offloading/activations/offload_selection.h"
-#include "strategies/offloading/pofo/pofo_search.h"
+#include "strategies/offloading/pofo/pofo.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"

@@ -1,10 +1,8 @@
-#include "strategies/offloading/activations/offload_store.h"
+#include "strategies/offloading/activations/offload_options.h"
 
 #include <fmt/format.h>
 
 #include "sim/io/input_error.h"
-
-#include "strategies/offloading/activations/offload_options.h"
 
 namespace plimsoll {
 

@@ -1,0 +1,121 @@
+// Replicas that share out what they keep, all or nothing of it: `data_parallel`, `zero1`, `zero2` and
+// `zero3`.
+
+#include "strategies/hybrid/on_mesh.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr auto data_parallel_options = options_of<DataOptions>(
+    replicas_option, gradient_buckets_option,
+    option_of<&DataOptions::bucket_view>({
+        .name = "bucket_view",
+        .words = "auto yes no",
+        .help = "gradients lie in their buckets instead of being copied into them (gradient_as_bucket_view); auto: as "
+                "frameworks "
+                "do by default, no in PyTorch and, behind what cuts operators, yes in Megatron",
+    }),
+    gradient_overlap_option, collectives_option);
+
+std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, const DataOptions& options) {
+  const Bytes bucket = options.buckets.value_or(Bytes{});
+  const bool copies = bucket > Bytes{0} && (options.bucket_view == BucketView::no ||
+                                            (options.bucket_view == BucketView::automatic && !problem.mesh));
+  return on_data_axis(
+      problem, options,
+      {.sharded = Sharded::nothing, .bucket = bucket, .overlaps = options.overlap, .buckets_are_copies = copies});
+}
+
+constexpr auto zero1_options =
+    options_of<DataOptions>(replicas_option, gradient_buckets_option, gradient_overlap_option, collectives_option);
+
+std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const DataOptions& options) {
+  return on_data_axis(
+      problem, options,
+      {.sharded = Sharded::states, .bucket = options.buckets.value_or(Bytes{}), .overlaps = options.overlap});
+}
+
+constexpr auto zero2_options = options_of<DataOptions>(replicas_option, collectives_option);
+
+std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const DataOptions& options) {
+  return on_data_axis(problem, options, {.sharded = Sharded::gradients});
+}
+
+struct Zero3Options : DataOptions {
+  std::uint32_t prefetch = 1;
+};
+
+constexpr auto zero3_options = options_of<Zero3Options>(replicas_option,
+                                                        option_of<&Zero3Options::prefetch>({
+                                                            .name = "prefetch",
+                                                            .least = 0,
+                                                            .most = 1000,
+                                                            .help = "how many stages ahead parameters are gathered",
+                                                        }),
+                                                        collectives_option);
+
+std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Zero3Options& options) {
+  return on_data_axis(problem, options, {.sharded = Sharded::parameters, .prefetch = options.prefetch});
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo data_parallel_strategy{
+    .name = "data_parallel",
+    .family = Family::hybrid,
+    .summary = "Replicas of the model train on their own micro-batches; gradients are summed beside the backward.",
+    .source = "Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020",
+    .options = data_parallel_options,
+    .kind =
+        SplitStrategy{
+            .transform = by_options<data_parallel_ranks>,
+            .ranks = by_options<replicas>,
+            .shares_micro_batches = true,
+        },
+};
+
+extern constinit const StrategyInfo zero1_strategy{
+    .name = "zero1",
+    .family = Family::hybrid,
+    .summary =
+        "Data parallelism in which every replica updates a share of the parameters and has only its optimizer states.",
+    .source = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020",
+    .options = zero1_options,
+    .kind =
+        SplitStrategy{
+            .transform = by_options<zero1_ranks>,
+            .ranks = by_options<replicas>,
+            .shares_micro_batches = true,
+        },
+};
+
+extern constinit const StrategyInfo zero2_strategy{
+    .name = "zero2",
+    .family = Family::hybrid,
+    .summary = "As zero1; of the gradients, too, every replica keeps the sums of its share only.",
+    .source = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020",
+    .options = zero2_options,
+    .kind =
+        SplitStrategy{
+            .transform = by_options<zero2_ranks>,
+            .ranks = by_options<replicas>,
+            .shares_micro_batches = true,
+        },
+};
+
+extern constinit const StrategyInfo zero3_strategy{
+    .name = "zero3",
+    .family = Family::hybrid,
+    .summary =
+        "As zero2; of the parameters, too, every replica keeps its share, and a stage gathers them to run (FSDP).",
+    .source = "Rajbhandari et al., SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023",
+    .options = zero3_options,
+    .kind =
+        SplitStrategy{
+            .transform = by_options<zero3_ranks>,
+            .ranks = by_options<replicas>,
+            .shares_micro_batches = true,
+        },
+};
+
+}  // namespace plimsoll
