@@ -9,6 +9,7 @@
 #include "experiments/commands/commands.h"
 #include "experiments/measure/calibration.h"
 #include "experiments/study/backends.h"
+#include "experiments/study/build_name.h"
 #include "experiments/study/progress.h"
 #include "experiments/sweep/worker_pool.h"
 #include "platforms/platform_file.h"

@@ -12,7 +12,7 @@
 #include "platforms/platform_file.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 #include "sim/judge/check.h"
 
 namespace plimsoll {

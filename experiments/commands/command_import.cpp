@@ -8,6 +8,7 @@
 
 #include "experiments/commands/commands.h"
 #include "experiments/export/import_snapshot.h"
+#include "experiments/study/build_name.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/pipelining/order_file.h"

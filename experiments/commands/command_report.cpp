@@ -4,6 +4,7 @@
 #include "experiments/commands/commands.h"
 #include "experiments/report/report.h"
 #include "experiments/report/report_table.h"
+#include "experiments/study/build_name.h"
 
 namespace plimsoll {
 

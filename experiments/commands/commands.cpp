@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include "experiments/study/allocator_spec.h"
-#include "experiments/study/build_name.h"
 #include "experiments/study/planning_watch.h"
 #include "experiments/study/understood.h"
 #include "sim/core/device_name.h"
@@ -146,10 +145,6 @@ Question question_of(const QuestionArguments& words, Asks asks) {
   }
   question.memory = budget_of(words.memory);
   return question;
-}
-
-std::string made_by(const std::string& command_line) {
-  return program_version() + ": " + command_line;
 }
 
 void report_violations(const std::string& file, std::span<const Violation> violations) {

@@ -6,15 +6,11 @@
 #include <span>
 #include <string>
 
+#include "experiments/study/exit_code.h"
 #include "experiments/study/run.h"
 #include "sim/judge/check.h"
 
 namespace plimsoll {
-
-/// Exit codes that scripts rely on; 3 (a broken promise inside the program), 4 (no room for what the program makes, or
-/// no permission to write it) and 130 (interrupted) come from main.
-inline constexpr int exit_fine = 0, exit_no_result = 1, exit_bad_input = 2, exit_broken_promise = 3, exit_no_room = 4,
-                     exit_interrupted = 130;
 
 void add_simulate_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_plan_command(CLI::App&, int& exit_code, const std::string& command_line);
@@ -53,9 +49,6 @@ void add_schedule_option(CLI::App&, std::string& schedule, const std::string& he
 
 /// Throws InputError where a word is not understood. A strategy may be left out where only a problem is asked about.
 Question question_of(const QuestionArguments&, Asks);
-
-/// `plimsoll 0.1.0 (3f2a1b9c0d1e): plimsoll simulate ...`, at the start of every file that is written.
-std::string made_by(const std::string& command_line);
 
 /// Lines on stderr: what is wrong with a schedule from a file.
 void report_violations(const std::string& file, std::span<const Violation>);

@@ -12,11 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "experiments/commands/commands.h"
 #include "experiments/measure/calibration.h"
 #include "experiments/measure/legal_peaks.h"
+#include "experiments/study/build_name.h"
+#include "experiments/study/exit_code.h"
 #include "experiments/study/percent.h"
 #include "experiments/study/progress.h"
+#include "experiments/study/run.h"
 #include "experiments/sweep/worker_pool.h"
 #include "platforms/platform_file.h"
 #include "sim/core/expects.h"

@@ -6,4 +6,8 @@ std::string program_version() {
   return "plimsoll " PLIMSOLL_VERSION " (" + std::string(build_name()) + ")";
 }
 
+std::string made_by(const std::string& command_line) {
+  return program_version() + ": " + command_line;
+}
+
 }  // namespace plimsoll

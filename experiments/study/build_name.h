@@ -13,4 +13,7 @@ std::string_view build_name();
 /// `plimsoll 0.1.0 (3f2a1b9c0d1e)`
 std::string program_version();
 
+/// `plimsoll 0.1.0 (3f2a1b9c0d1e): plimsoll simulate ...`, at the start of every file that is written.
+std::string made_by(const std::string& command_line);
+
 }  // namespace plimsoll

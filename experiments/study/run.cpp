@@ -18,7 +18,7 @@
 #include "sim/engine/program.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 #include "sim/judge/check.h"
 #include "sim/measure/contention.h"
 #include "sim/measure/one_call.h"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "experiments/study/build_name.h"
+#include "experiments/study/exit_code.h"
 #include "experiments/study/progress.h"
 #include "experiments/sweep/experiment_file.h"
 #include "experiments/sweep/point_numbers.h"
@@ -257,8 +258,6 @@ Json SweepFacts::smallest_json() const {
 
 namespace fs = std::filesystem;
 
-constexpr int interrupted_exit = 130;
-
 Json identity_of(const Experiment& e, const SweepInputs& inputs) {
   return {{"version", program_version()}, {"experiment", to_json(e)}, {"inputs", inputs.digests()}};
 }
@@ -301,11 +300,11 @@ class Sweep {
     const Interruption interruption;
     WorkerPool pool(jobs, interruption, worker_of(experiment_, inputs_),
                     {.timeout = experiment_.timeout, .memory = experiment_.memory_limit});
-    if (!find_facts(pool)) return finish("interrupted", interrupted_exit);
+    if (!find_facts(pool)) return finish("interrupted", exit_interrupted);
     if (exit_code_ != 0) return finish("failed", exit_code_);  // wrong input is refused before anything runs
     keep_what_is_there();
     write_manifest("running");
-    if (!answer_groups(pool)) return finish("interrupted", interrupted_exit);
+    if (!answer_groups(pool)) return finish("interrupted", exit_interrupted);
     return finish(exit_code_ == 0 ? "complete" : "failed", exit_code_);
   }
 

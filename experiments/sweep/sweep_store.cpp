@@ -10,8 +10,8 @@
 #include <cstring>
 #include <iterator>
 
-#include "experiments/commands/commands.h"
 #include "experiments/study/build_name.h"
+#include "experiments/study/exit_code.h"
 #include "experiments/sweep/record_check.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json_cursor.h"

@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "experiments/study/exit_code.h"
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
@@ -214,7 +215,8 @@ void WorkerPool::take_line(Worker& worker, std::string_view text, const PoolEven
   if (text[0] == done_mark) return;
   EXPECTS(text[0] == failure_mark);
   const Json failure = Json::parse(body);
-  if (failure.at("exit_code") == 4 && limits_.memory) return events.failed(task, out_of_memory(*limits_.memory));
+  if (failure.at("exit_code") == exit_no_room && limits_.memory)
+    return events.failed(task, out_of_memory(*limits_.memory));
   events.failed(task, {failure.at("exit_code"), failure.at("message")});
 }
 

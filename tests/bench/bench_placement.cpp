@@ -10,7 +10,7 @@
 
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 #include "sim/judge/check.h"
 #include "sim/lower/lowering.h"
 #include "sim/measure/lower_bounds.h"

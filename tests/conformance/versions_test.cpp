@@ -6,7 +6,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 #include "sim/judge/check.h"
 #include "sim/measure/metrics.h"
 #include "strategies/compose/plan.h"

@@ -10,7 +10,7 @@
 #include "experiments/study/run.h"
 #include "experiments/study/summary.h"
 #include "sim/io/quantity.h"
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 #include "tests/fuzz/fuzz_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -8,7 +8,7 @@
 
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/compose/chosen_width.h"

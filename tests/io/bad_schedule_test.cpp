@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 #include "tests/bad_input.h"
 
 namespace plimsoll {

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "sim/io/schedule_file.h"
+#include "sim/io/schedule/schedule_file.h"
 
 namespace plimsoll {
 namespace {

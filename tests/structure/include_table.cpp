@@ -74,14 +74,15 @@ IncludeTable include_table(const std::string& page) {
   static const std::regex folder(R"(^`([a-z_/]+)`$)"), library(R"(^([\w-]+)(?: in `([\w.]+)`)?$)");
   const std::vector<WrittenRow> rows = written_rows(page);
   IncludeTable table;
-  std::map<std::string, std::string> paths;  // by their last parts
+  std::map<std::string, std::set<std::string>> ending;  // paths, by their last parts
   std::smatch found;
   for (const WrittenRow& row : rows) {
     if (!std::regex_match(row.folder, found, folder) || !std::regex_match(row.level, std::regex("[0-9]")))
       throw std::runtime_error("no level and folder: " + row.line);
     const std::string path = found[1];
+    if (table.contains(path)) throw std::runtime_error("twice: " + row.line);
+    ending[last_part(path)].insert(path);
     table[path].level = std::stoi(row.level);
-    if (!paths.emplace(last_part(path), path).second) throw std::runtime_error("twice: " + row.line);
     for (const std::string& name : split(row.libraries, ',')) {
       if (!std::regex_match(name, found, library)) throw std::runtime_error("not a third party: " + row.line);
       table[path].libraries[found[1]] = found[2].matched ? std::optional<std::string>(found[2]) : std::nullopt;
@@ -90,8 +91,10 @@ IncludeTable include_table(const std::string& page) {
   for (const WrittenRow& row : rows) {
     IncludeRow& made = table.at(row.folder.substr(1, row.folder.size() - 2));
     for (const std::string& name : split(row.may_include, ',')) {
-      if (!paths.contains(name)) throw std::runtime_error("'" + name + "' is no folder of the table: " + row.line);
-      made.folders.insert(paths.at(name));
+      const std::set<std::string> meant = table.contains(name) ? std::set{name} : ending[name];
+      if (meant.empty()) throw std::runtime_error("'" + name + "' is no folder of the table: " + row.line);
+      if (meant.size() > 1) throw std::runtime_error("'" + name + "' is several folders: " + row.line);
+      made.folders.insert(*meant.begin());
     }
   }
   return table;

@@ -148,8 +148,8 @@ TEST_CASE("an include that the table does not allow is named", "[structure]") {
         Said{"validate/networks/network.h includes validate, which is not in the row of validate/networks"});
   CHECK(said("sim/core/graph.h", "#include <unistd.h>\n#  include <vector>\n") ==
         Said{"sim/core/graph.h includes POSIX, which is not in the row of sim/core"});
-  CHECK(said("sim/io/json/json.cpp", "#include <zlib.h>\n") ==
-        Said{"sim/io/json/json.cpp includes zlib, which is for byte_source.cpp only"});
+  CHECK(said("sim/io/text_file.cpp", "#include <zlib.h>\n") ==
+        Said{"sim/io/text_file.cpp includes zlib, which is for byte_source.cpp only"});
   CHECK(said("traces/a.cpp", "#include <nlohmann/json.hpp>\n#include <dance/steps.h>\n") ==
         Said{"traces/a.cpp includes nlohmann-json, which is not in the row of traces",
              "traces/a.cpp includes unknown <dance/steps.h>, which is not in the row of traces"});
@@ -168,7 +168,10 @@ TEST_CASE("a line of the include table that cannot be read is named", "[structur
   CHECK_NOTHROW(row("| 1 | `sim/io` | core | fmt, zlib in `a.cpp` |"));
   CHECK_THROWS_WITH(row("| 1 | `sim/io` | cores | |"), "'cores' is no folder of the table: | 1 | `sim/io` | cores | |");
   CHECK_THROWS_WITH(row("| 1 | sim/io | core | |"), "no level and folder: | 1 | sim/io | core | |");
-  CHECK_THROWS_WITH(row("| 1 | `traces/core` | | |"), "twice: | 1 | `traces/core` | | |");
+  CHECK_THROWS_WITH(row("| 1 | `sim/core` | | |"), "twice: | 1 | `sim/core` | | |");
+  CHECK_NOTHROW(row("| 1 | `traces/core` | sim/core | |"));
+  CHECK_THROWS_WITH(row("| 1 | `traces/core` | | |\n| 1 | `sim/io` | core | |"),
+                    "'core' is several folders: | 1 | `sim/io` | core | |");
   CHECK_THROWS_WITH(row("| 1 | `sim/io` | core | fmt, here only |"),
                     "not a third party: | 1 | `sim/io` | core | fmt, here only |");
   CHECK_THROWS_WITH(row("| 1 | `sim/io` | core |"), "not a row: | 1 | `sim/io` | core |");

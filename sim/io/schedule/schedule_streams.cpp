@@ -1,4 +1,4 @@
-#include "sim/io/schedule_streams.h"
+#include "sim/io/schedule/schedule_streams.h"
 
 #include <fmt/format.h>
 

@@ -4,9 +4,9 @@
 #include "sim/io/fields.h"
 #include "sim/io/json/json_cursor.h"
 #include "sim/io/one_of.h"
-#include "sim/io/schedule_decisions.h"
-#include "sim/io/schedule_file.h"
-#include "sim/io/schedule_streams.h"
+#include "sim/io/schedule/schedule_decisions.h"
+#include "sim/io/schedule/schedule_file.h"
+#include "sim/io/schedule/schedule_streams.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {

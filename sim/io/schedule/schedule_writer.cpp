@@ -2,9 +2,9 @@
 
 #include "sim/core/names.h"
 #include "sim/io/json/json.h"
-#include "sim/io/schedule_decisions.h"
-#include "sim/io/schedule_file.h"
-#include "sim/io/schedule_streams.h"
+#include "sim/io/schedule/schedule_decisions.h"
+#include "sim/io/schedule/schedule_file.h"
+#include "sim/io/schedule/schedule_streams.h"
 #include "sim/io/text_file.h"
 
 namespace plimsoll {

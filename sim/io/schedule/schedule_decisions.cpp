@@ -1,4 +1,4 @@
-#include "sim/io/schedule_decisions.h"
+#include "sim/io/schedule/schedule_decisions.h"
 
 #include <fmt/format.h>
 
