@@ -85,10 +85,10 @@ static void overlap(char const* name, std::function<void()> const& f) {
     copier.start();
     timespec nap{0, 5000000}; nanosleep(&nap, nullptr);
     double const copy0 = copier.cpu, wall0 = clock_s(CLOCK_MONOTONIC);
-    double const beside = once(f);
+    double const during = once(f);
     double const share = (copier.cpu - copy0) / (clock_s(CLOCK_MONOTONIC) - wall0);
     copier.finish();
-    if (share < 0.8) ++dropped; else ratio.push_back(beside / alone);
+    if (share < 0.8) ++dropped; else ratio.push_back(during / alone);
   }
   if (ratio.size() >= 5) return print(name, ratio, "times");
   std::printf("%-26s not measurable: the copying thread had no core of its own (%d dropped)\n", name, dropped);

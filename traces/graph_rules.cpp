@@ -52,9 +52,9 @@ class Rules {
       const std::string path = below("tensors", t, "gradient_of");
       if (!check_index(document_, path, owner->index, graph_.tensors.size(), "tensor")) continue;
       if (graph_.tensors[t].kind != TensorKind::parameter_gradient) {
-        document_.complain(path, fmt::format("'{}' is no parameter gradient", graph_.tensors[t].name));
+        document_.complain(path, fmt::format("'{}' is not a parameter gradient", graph_.tensors[t].name));
       } else if (graph_[*owner].kind != TensorKind::parameter) {
-        document_.complain(path, fmt::format("'{}' is no parameter", graph_[*owner].name));
+        document_.complain(path, fmt::format("'{}' is not a parameter", graph_[*owner].name));
       }
     }
   }

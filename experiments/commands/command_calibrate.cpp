@@ -80,8 +80,9 @@ int run_calibrate(const CalibrateArguments& arguments, const std::string& comman
     throw InputError("calibrate: --trace and --trace-out belong together");
   }
   if (!arguments.trace.empty() && !is_network(arguments.trace)) {
-    throw InputError(fmt::format("--trace: '{}' is no network that can be run; 'plimsoll list traces' shows those",
-                                 arguments.trace));
+    throw InputError(
+        fmt::format("--trace: '{}' is not a network that can be run; 'plimsoll list traces' shows these networks",
+                    arguments.trace));
   }
   const Platform shape = load_platform(arguments.platform);
   const Interruption interruption;

@@ -209,9 +209,9 @@ void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
 }
 
 void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand(
-      "bounds",
-      "compute lower bounds on time and memory, for schedules that pack nothing, by what stays on the devices");
+  CLI::App* command = app.add_subcommand("bounds",
+                                         "compute lower bounds on time and memory, for schedules that pack nothing, "
+                                         "depending on which values stay on the devices");
   auto arguments = std::make_shared<BoundsArguments>();
   add_question_options(*command, arguments->question, Asks::problem);
   command

@@ -114,7 +114,7 @@ std::string table_text(const TimelineSummary* simulated, const TimelineSummary& 
   std::string text = aligned(cells);
   if (!simulated || !simulated->memory || !measured.memory) return text;
   const CurveDistance apart = distance(*simulated->memory, *measured.memory);
-  return text + fmt::format("over the iteration live bytes differ by {} in the mean, by {} at most ({} % into it)\n",
+  return text + fmt::format("over the iteration live bytes differ by {} on average, by {} at most ({} % into it)\n",
                             format_bytes(apart.mean), format_bytes(apart.most), apart.most_at);
 }
 
@@ -220,17 +220,15 @@ void add_compare_command(CLI::App& app, int& exit_code, const std::string&) {
       app.add_subcommand("compare", "compare a simulated timeline with a measured one, or describe one recording");
   command->footer(
       "Both files are timelines (--timeline of simulate and replay), or traces of the PyTorch profiler, .json or "
-      ".json.gz,\nof any size. One file alone is told by itself:\n  plimsoll simulate -t mlp:layers=8 -p ideal -s "
+      ".json.gz,\nof any size. One file alone is summarized:\n  plimsoll simulate -t mlp:layers=8 -p ideal -s "
       "store_all --schedule-out s.json --timeline simulated.json\n  plimsoll replay --schedule s.json --timeline "
       "measured.json\n  plimsoll compare simulated.json measured.json\n  plimsoll compare trace.json.gz\nFrom a "
       "profiler's trace the median of its steps (ProfilerStep#, else from one Optimizer.step to the next) is "
       "taken,\nwithout the first; a step lasts from the end of the last kernel of the step before to that of its own. "
       "A kernel\nbelongs to the operator that launched it. If more than 5 % of the devices' time belongs to no "
-      "operator, "
-      "the\ncomparison is refused with exit code 2. 'idle': no stream of a device worked. Where a tenth of the "
-      "iteration "
-      "or\nmore passes with nothing launched, the host bound it. validate/profiler.md lists the names that are "
-      "understood.");
+      "operator, the\ncomparison is refused with exit code 2. 'idle': no stream of a device worked. Where a tenth of "
+      "the iteration or\nmore passes with nothing launched, the host bound it. validate/profiler.md lists the names "
+      "that are understood.");
   auto arguments = std::make_shared<CompareArguments>();
   CLI::Option* simulated =
       command->add_option("simulated", arguments->simulated, "timeline of a simulation; alone: any timeline or trace");

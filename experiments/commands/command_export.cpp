@@ -29,7 +29,7 @@ std::string pipeline_csv(const Question& question) {
   const PlanningWatch watch("planning with " + question.strategy.text);
   const auto [problem, budget, transform_s] = budgeted_problem_of(question);
   if (std::ranges::none_of(question.strategy.passes, [](const Pass& pass) { return pass.strategy->partitions(); })) {
-    throw InputError(fmt::format("export: '{}' is no pipeline", question.strategy.text));
+    throw InputError(fmt::format("export: '{}' is not a pipeline", question.strategy.text));
   }
   const std::vector<PartsOutcome> outcomes = plan_parts(problem, question.strategy.passes, std::span(&budget, 1));
   if (const Infeasible* none = std::get_if<Infeasible>(&outcomes[0])) throw InputError("export: " + none->reason);
@@ -48,7 +48,7 @@ std::string pipeline_csv(const Question& question) {
 
 /// What the allocator does in the strategy's schedule, also where it runs out of memory.
 int export_snapshot(const ExportArguments& arguments) {
-  if (arguments.file.empty()) throw InputError("export: a memory snapshot is no text; expected -o FILE");
+  if (arguments.file.empty()) throw InputError("export: a memory snapshot is not text; expected -o FILE");
   const Question question = question_of(arguments.question, Asks::strategy);
   std::optional<PlanningWatch> watch("planning with " + question.strategy.text);
   const auto [problem, budget, transform_s] = budgeted_problem_of(question);

@@ -35,8 +35,10 @@ struct ReplayArguments {
 std::string reference_of(const Problem& problem, const std::string& trace) {
   const std::optional<std::string> reference = network_reference(problem.graph.source);
   if (reference) return *reference;
-  throw InputError(fmt::format(
-      "trace '{}': its source names no network that can be run; 'plimsoll list traces' shows those that can", trace));
+  throw InputError(
+      fmt::format("trace '{}': its source names no network that 'plimsoll replay' can run; 'plimsoll list traces' "
+                  "shows which traces do",
+                  trace));
 }
 
 /// A GPU's host issues steps in the order in which the simulation expects them.

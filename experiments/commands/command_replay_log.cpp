@@ -152,7 +152,7 @@ void add_replay_log_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--release", arguments->release,
                    "what happens to a value that is no longer referenced: evict (it may be recomputed) or banish (it "
-                   "is\ngone for ever)")
+                   "is\nfreed for good)")
       ->capture_default_str()
       ->check(CLI::IsMember({"evict", "banish"}));
   command->add_option("--seed", arguments->seed, "seed of --heuristic random")->capture_default_str()->type_name("N");

@@ -87,7 +87,7 @@ RowShape row_shape(const Network& network, const std::string& reference) {
 std::string reference_with_updates(const std::string& reference, Optimizer optimizer) {
   if (!is_network(reference)) {
     throw InputError(
-        fmt::format("'{}' is no network that can run; 'plimsoll list traces' shows those that can: mlp, "
+        fmt::format("'{}' is not a network that can run; 'plimsoll list traces' shows the networks that can: mlp, "
                     "resnet and lstm read rows of numbers",
                     reference));
   }

@@ -175,7 +175,7 @@ Json lost_json(const PolicyLosses& losses) {
   say(losses.again_and_again, "ops that run more than twice: they run again once");
   say(losses.crossing, "values that other stages read and that are made again: they stay");
   say(losses.overwritten, "ops on storages that other ops overwrite: they stay");
-  say(losses.reads_overwritten, "ops that read what is overwritten later: they stay");
+  say(losses.reads_overwritten, "ops that read values overwritten later: they stay");
   return lost;
 }
 
@@ -490,12 +490,13 @@ Json pytorch_plan(const Question& question, const Problem& problem, const Answer
       return buffer.range_length < problem.graph[buffer.tensor].bytes;
     });
     refuse_for_pytorch(
-        has_parts ? fmt::format("the schedule frees values in parts, which PyTorch cannot: with whole ones it needs {} "
-                                "B, above the budget of {} B; try chunks=1",
-                                writer.peak().count, answer.budget->count)
-                  : fmt::format("where copies do not run beside computation, as on a CPU, it needs {} B, above the "
-                                "budget of {} B",
-                                writer.peak().count, answer.budget->count));
+        has_parts
+            ? fmt::format("the schedule frees values in parts, which PyTorch cannot: with whole ones it needs {} "
+                          "B, above the budget of {} B; try chunks=1",
+                          writer.peak().count, answer.budget->count)
+            : fmt::format(
+                  "where copies do not overlap with computation, as on a CPU, it needs {} B, above the budget of {} B",
+                  writer.peak().count, answer.budget->count));
   }
   const Seconds plain = plain_time(problem);
   const Bytes input = boundary_bytes(*problem.chain, 0);

@@ -169,8 +169,9 @@ PytorchMeasurement read_pytorch_measurement(const std::filesystem::path& path) {
   JsonDocument document(read_text_file(path), path.string());
   constexpr std::string_view format = "plimsoll.pytorch_measurement.v1";
   if (document.peek_string("format") != format) {
-    throw InputError(located(path.string(), {}, "format",
-                             fmt::format("expected \"{}\": this is no file of validate/pytorch/measure.py", format)));
+    throw InputError(
+        located(path.string(), {}, "format",
+                fmt::format("expected \"{}\": this is not a file of validate/pytorch/measure.py", format)));
   }
   document.read([&](JsonCursor root) {
     root.object([&](std::string_view key, JsonCursor value) {

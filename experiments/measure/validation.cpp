@@ -353,7 +353,7 @@ class Validator {
       calibrate();
       for (const std::string& network : asked_.networks) validate(network);
     } catch (const Interrupted&) {
-      std::cerr << "interrupted: what is finished is kept\n";
+      std::cerr << "interrupted: finished results are kept\n";
       exit_code = exit_interrupted;
     }
     if (!rows_.empty()) sum_up();

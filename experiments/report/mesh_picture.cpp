@@ -131,7 +131,7 @@ class MeshPicture {
       text(x + bar_width + 8, fmt::format("{} x, {}, {}{}", each["count"].get<std::int64_t>(),
                                           format_bytes(Bytes{each["bytes"].get<std::int64_t>()}),
                                           format_seconds(Seconds{each["seconds"].get<double>()}),
-                                          beside ? ", beside the computation" : ""));
+                                          beside ? ", overlapped with computation" : ""));
       y_ += row_height;
     }
   }

@@ -233,7 +233,7 @@ const ResultField fields[] = {
      [](const Result& of) -> Json { return of.outcome == Outcome::feasible; }},
     {"outcome", text, stated, "", "outcome",
      "`feasible`; `infeasible`: no schedule within the budget; `out_of_memory`: its live bytes are within the budget, "
-     "but not what the allocator reserves for them within the device; of sweeps also `refused` (nothing can be planned "
+     "but the allocator reserves more for them than the device has; of sweeps also `refused` (nothing can be planned "
      "for it) and `stopped` (by the limits)",
      [](const Result& of) -> Json { return written(of.outcome); }},
     {"reason", text, sometimes, "feasible", "reason", "why it is not feasible",
@@ -272,7 +272,7 @@ const ResultField fields[] = {
     {"peak_bytes", bytes, measured, "", "peak", "live bytes of the fullest device at its peak",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.peak.count; }); }},
     {"peak_reserved_bytes", bytes, sometimes, "no schedule, or the allocator is `exact`", "reserved",
-     "what the allocator takes of the device for which it takes most",
+     "bytes that the allocator reserves on the device on which it reserves most",
      [](const Result& of) -> Json { return reserved_field(of); }},
     {"host_peak_bytes", bytes, measured, "", "host",
      "live bytes of the fullest host at its peak. Behind hybrid strategies this and `memories` are the share of the "
@@ -296,7 +296,7 @@ const ResultField fields[] = {
      "how the plan was found where that is not the whole method, such as the limit that ended a search",
      [](const Result& of) -> Json { return of.answer ? text_field(of.answer->note) : Json(nullptr); }},
     {"problem_notes", list, stated, "", "",
-     "what transforms say that an iteration does not show, such as the bytes of a store",
+     "notes of transforms on costs outside an iteration, such as the bytes of a store",
      [](const Result& of) -> Json { return of.problem ? Json(of.problem->notes) : Json::array(); }},
     {"candidates", list, stated, "", "",
      "of a strategy that chooses among others: `strategy`, `makespan_s` or a `reason`, `taken`",
@@ -332,8 +332,8 @@ const ResultField fields[] = {
        return of.answer->cutting->value;
      }},
     {"exchange_s", seconds, measured, "", "exchanging",
-     "of ranks of a mesh, in collectives between ops: their times, of two at once both, as stages, which do not know "
-     "what meets, add them; summed over devices; also of collectives within stages, where a later pass plans by these",
+     "time of a mesh's ranks in collectives between ops, summed over devices; two at once both count, since stages add "
+     "them without knowing which overlap; also collectives within stages, where a later pass plans by these",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.exchange.value; }); }},
     {"exposed_exchange_s", seconds, measured, "", "waiting for exchanges",
      "time in which a device is in any of them and computes nothing, summed over devices",
@@ -361,14 +361,14 @@ const ResultField fields[] = {
     {"bubble_fraction", ratio, measured, "", "idle", "share of (devices used x makespan) without computation",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.bubble; }); }},
     {"longest_stage_s", seconds, measured, "", "",
-     "from a device's first compute step to its last one, of the device that takes longest: what zero bubble's papers "
-     "compare",
+     "time from a device's first compute step to its last, on the device where it is longest, as zero bubble's papers "
+     "compare it",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.longest_stage.value; }); }},
     {"ideal_s", seconds, measured, "", "",
      "all that devices compute, shared evenly by those used: the iteration without idle time",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.ideal.value; }); }},
     {"period_s", seconds, sometimes, "no schedule, or one micro-batch", "",
-     "from the end of one micro-batch to that of the next, in the median: what papers on steady states compare",
+     "median time from the end of one micro-batch to the end of the next, as papers on steady states compare it",
      [](const Result& of) -> Json {
        if (!of.metrics() || !of.metrics()->period) return nullptr;
        return of.metrics()->period->value;
@@ -387,8 +387,8 @@ const ResultField fields[] = {
      "`limit_bytes`, and what was `reserved_bytes`, `active_bytes`, `allocated_bytes`, `largest_free_bytes` then",
      [](const Result& of) -> Json { return devices_json(of); }},
     {"memories", list, stated, "", "",
-     "each memory that is no device's and holds something, hosts and disks: `name`, `peak_live_bytes`, "
-     "`capacity_bytes` (null: unlimited)",
+     "each memory of a host or disk that holds something: `name`, `peak_live_bytes`, `capacity_bytes` (null: "
+     "unlimited)",
      [](const Result& of) -> Json { return memories_json(of); }},
     {"peak", object, measured, "", "",
      "of the fullest device: `device`, `step` and `op` that made the peak (absent where nothing exceeds the start), "
@@ -403,7 +403,7 @@ const ResultField fields[] = {
        return of.answer->solve_s;
      }},
     {"simulate_s", seconds, sometimes, "refused or stopped", "",
-     "wall time of simulating, shared by those with the same schedule",
+     "wall time of the simulation, shared by results with the same schedule",
      [](const Result& of) -> Json {
        if (!of.answer) return nullptr;
        return of.answer->simulate_s;

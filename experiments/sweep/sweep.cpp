@@ -478,7 +478,7 @@ class Sweep {
     write_manifest(status);
     const std::size_t all = groups_.size() * per_group_;
     fmt::print(stderr, "{}: {}, {} of {} points in {}{}\n", printable(experiment_.name), status, points_done(), all,
-               printable(store_.results().string()), points_done() < all ? "; --resume runs what is missing" : "");
+               printable(store_.results().string()), points_done() < all ? "; --resume runs the missing points" : "");
     return exit_code;
   }
 

@@ -65,8 +65,8 @@ LayerTable load_layers(const std::string& reference, Optimizer optimizer, States
     }
     if (*format == layer_table_format) {
       if (optimizer != Optimizer::none) {
-        throw InputError(
-            fmt::format("--optimizer: '{}' is a table of layers, which says itself what is fixed", reference));
+        throw InputError(fmt::format(
+            "--optimizer: '{}' is a table of layers, which states itself which bytes are fixed", reference));
       }
       return parse_layer_table(std::move(text), reference);
     }

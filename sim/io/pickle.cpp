@@ -207,7 +207,7 @@ class PickleReader {
         return recall(number(4));
       default:
         fail(start_, "instruction " + std::to_string(int{instruction}) +
-                         " is no list, dictionary, text or number; expected a pickle of data only");
+                         " is not a list, dictionary, text or number; expected a pickle of data only");
     }
   }
 

@@ -45,10 +45,9 @@ fs::path shipped_file(std::string_view path) {
   for (const fs::path& folder : data_folders()) {
     if (fs::exists(folder / path, ignored)) return folder / path;
   }
-  throw InputError(
-      "the program's file '" + std::string(path) +
-      "' is missing: it belongs beside the program, in share/plimsoll of its prefix, or in the folder that "
-      "PLIMSOLL_DATA names");
+  throw InputError("the program's file '" + std::string(path) +
+                   "' is missing: it belongs next to the program, in share/plimsoll of its prefix, or in the folder "
+                   "that PLIMSOLL_DATA names");
 }
 
 fs::path find_file(std::string_view name_or_path, const ShippedFiles& files) {

@@ -80,7 +80,7 @@ class Builder : public YAML::EventHandler {
     const auto known = anchors_.find(anchor);
     const bool is_open = known == anchors_.end() ||
                          std::ranges::any_of(open_, [&](const Open& open) { return open.node == known->second; });
-    if (is_open) refuse(mark, "an alias inside of what it names");
+    if (is_open) refuse(mark, "an alias inside the node that it names");
     add(known->second, mark);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,

@@ -79,7 +79,7 @@ void ExchangeJudge::judge_value(StepId s, const Collective& collective) {
   const Buffer& one = schedule_[first];
   const bool sums = collective.kind == CollectiveKind::all_reduce || collective.kind == CollectiveKind::reduce_scatter;
   if (sums && walk_.makers[one.tensor.index].empty()) {
-    report(Rule::wrong_value, s, first, "sums, though it is no parameter's gradient,");
+    report(Rule::wrong_value, s, first, "sums, though it is not a parameter's gradient,");
   }
   const bool of_micro_batch = per_micro_batch(graph_[one.tensor].kind);
   for (const std::vector<BufferId>* list : {&collective.inputs, &collective.outputs}) {

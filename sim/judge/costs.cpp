@@ -218,7 +218,7 @@ void CostJudge::judge_cost_of_op(StepId s) {
   const Stream& stream = schedule_[step.stream];
   if (!stream.way.computes()) return report(Rule::wrong_place, s, text(s) + " computes on a stream of copies");
   if (stream.way == way::network && !runs_beside(op)) {
-    return report(Rule::wrong_place, s, text(s) + " is no collective that runs beside what its device computes");
+    return report(Rule::wrong_place, s, text(s) + " is not a collective that overlaps with its device's computation");
   }
   if (stream.way != way::compute && stream.way != way::network) return judge_cost_on_host(s);
   if (step.measured) return;
@@ -278,7 +278,7 @@ void CostJudge::judge_cost_of_copy(StepId s) {
   if (step.measured) return;
   if (step.work.bytes > bytes) report(Rule::wrong_cost, s, to, "moves more bytes than are in");
   if (step.work.seconds != Seconds{0}) {
-    report(Rule::wrong_cost, s, text(s) + " takes time beside its route's latency and its bytes");
+    report(Rule::wrong_cost, s, text(s) + " takes time in addition to its route's latency and its bytes");
   }
   if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
 }

@@ -31,8 +31,8 @@ void WeightVersions::find_updates(std::span<const Tape> tapes) {
     }
     if (part == nullptr) {
       throw CannotLower{"'" + op.name +
-                        "' hands out what ranks have updated shares of: updates within an iteration are of whole "
-                        "parameters, each rank's own"};
+                        "' distributes parameters of which ranks have updated shares; updates within an iteration need "
+                        "whole parameters, each rank's own"};
     }
     part->updates.push_back(id_at<OpId>(o));
     for (const TensorId t : op.mutates) {

@@ -20,7 +20,7 @@ std::string trouble_with(const CachingSettings& settings) {
   }
   if (!(settings.gc_threshold >= 0 && settings.gc_threshold < 1)) return "gc must be at least 0 and below 1";
   if (settings.gc_threshold > 0 && !settings.fraction) {
-    return "gc needs a fraction: the threshold is a share of what the process may reserve";
+    return "gc needs a fraction: the threshold is a share of the bytes that the process may reserve";
   }
   if (settings.fraction && !(*settings.fraction > 0 && *settings.fraction <= 1)) {
     return "fraction must be above 0 and at most 1";

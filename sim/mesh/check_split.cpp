@@ -139,7 +139,7 @@ class SplitJudge {
 
   void judge_op(const Op& op) {
     const auto found = number_.find(&op);
-    if (found == number_.end()) return bad("'" + op.name + "' is no op of the whole graph");
+    if (found == number_.end()) return bad("'" + op.name + "' is not an op of the whole graph");
     ++ran_[found->second];
     const Op& all = whole_.ops[found->second];
     if (op.inputs.size() != all.inputs.size() || op.outputs.size() != all.outputs.size()) {
@@ -165,7 +165,7 @@ class SplitJudge {
       const Lies lies = loop == nullptr ? all_whole : lies_of_output(*loop, k, cuts);
       std::optional<Lies>& before = lies_[op.outputs[k].index];
       if (before && *before != lies)
-        bad("'" + op.name + "' adds to '" + rank_[op.outputs[k]].name + "' what lies otherwise");
+        bad("'" + op.name + "' adds to '" + rank_[op.outputs[k]].name + "', which has another layout");
       judge_size(op.outputs[k], lies);
       before = lies;
     }
@@ -229,7 +229,8 @@ class SplitJudge {
                 const std::vector<std::size_t>& axes, Lies& lies) {
     const bool sums = kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter;
     if (sums != (lies[axis] == lies_partial) || (!sums && lies[axis] < 0)) {
-      bad("'" + op.name + "' " + (sums ? "sums what is no partial sum" : "gathers what is no share") + " along '" +
+      bad("'" + op.name + "' " +
+          (sums ? "sums values that are not partial sums" : "gathers values that are not shares") + " along '" +
           mesh_.axes[axis].name + "'");
       return;
     }
@@ -256,7 +257,8 @@ class SplitJudge {
     Lies lies = *lies_[from.index];
     const int shrunk = dim_that(from, to, false);
     for (const std::size_t a : axes) {
-      if (lies[a] != lies_whole || shrunk == lies_whole) bad("'" + op.name + "' takes a share of what is not whole");
+      if (lies[a] != lies_whole || shrunk == lies_whole)
+        bad("'" + op.name + "' takes a share of a value that is not whole");
       lies[a] = shrunk;
     }
     if (rank_[to].bytes.count * ranks_of(axes) != rank_[from].bytes.count) bad("'" + op.name + "' takes another share");

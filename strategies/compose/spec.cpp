@@ -161,8 +161,7 @@ class SpecReader {
     }
     if (first.family == Family::offloading && second.family == Family::offloading) return judge_moves(first, second);
     if (first.partitions() && second.partitions() && first.family != second.family) {
-      fail(start_, "",
-           fmt::format("'{}' cannot follow '{}': both say which device works on what", second.name, first.name));
+      fail(start_, "", fmt::format("'{}' cannot follow '{}': both assign work to devices", second.name, first.name));
     }
     const bool both_hybrid = first.family == Family::hybrid && second.family == Family::hybrid && &first != &second;
     if (both_hybrid && !first.partitions() && !second.partitions()) return;
@@ -184,7 +183,7 @@ class SpecReader {
     std::string_view why =
         first.moves_parameters() ? "both move parameters, gradients or states" : "both move activations";
     if (first.moves_parameters() && !second.moves_parameters()) {
-      why = "what moves activations stands before what moves parameters, gradients or states";
+      why = "a strategy that moves activations comes before one that moves parameters, gradients or states";
     }
     fail(start_, "", fmt::format("'{}' cannot follow '{}': {}", second.name, first.name, why));
   }

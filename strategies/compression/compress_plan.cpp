@@ -232,20 +232,19 @@ constexpr auto compress_plan_options = options_of<CompressPlanOptions>(
         .name = "recompute",
         .words = "no yes",
         .values = "yes or no",
-        .help = "whether values may be made again for the backward; not where the pass before has chosen which",
+        .help = "whether values may be recomputed for the backward; no where the pass before has chosen which",
     }),
     option_of<&OwnMovesOptions::offload>({
         .name = "offload",
         .words = "auto yes no",
-        .help =
-            "whether values may go to the host, packed or as they are; no one does where the device has none; auto: "
-            "unless an offloading pass behind this one moves them",
+        .help = "whether values may go to the host, packed or not; none do where the device has no host; auto: unless "
+                "an offloading pass after this one moves them",
     }));
 
 std::vector<TapeOutcome> compress_plan_tapes(const PartTask& task, const CompressPlanOptions& options,
                                              std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   if (is_part_alone(task.problem.graph)) {
-    return refused("a part of a pipeline does not know what an error becomes in the gradients of the others", budgets);
+    return refused("a part of a pipeline does not know the effect of an error on the gradients of the others", budgets);
   }
   const std::variant<OffloadModel, std::string> made = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
@@ -274,7 +273,7 @@ extern constinit const StrategyInfo compress_plan_strategy{
     .summary =
         "keeps each saved value in 8, 4, 2 or all its bits, on the host or not at all, for the least time within a "
         "bound on gradients' error",
-    .source = "own; bits by what they cost: Chen et al., ActNN, ICML 2021; Liu et al., GACT, ICML 2022",
+    .source = "own; bits by their cost: Chen et al., ActNN, ICML 2021; Liu et al., GACT, ICML 2022",
     .options = compress_plan_options,
     .kind =
         TapeStrategy{

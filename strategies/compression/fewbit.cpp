@@ -77,22 +77,21 @@ constexpr auto fewbit_options = options_of<FewbitOptions>(
         .least = 1,
         .most = 4,
         .values = "1, 2, 3 or 4",
-        .help = "bits of a value: its step of 2^bits of the derivative",
+        .help = "bits of a value, which select one of 2^bits steps of the derivative",
     }),
     option_of<&FewbitOptions::linear>({
         .name = "linear",
         .least = 0.01,
         .most = 0.99,
         .none = "0",
-        .help =
-            "of the rows that a linear layer reads, how large a share of random sums of them waits for the gradient "
-            "of its weight; 0: the rows themselves",
+        .help = "number of random sums of a linear layer's input rows that are kept for the gradient of its weight, as "
+                "a share of the rows; 0: the rows themselves are kept",
     }),
     option_of<&FewbitOptions::sums>({
         .name = "sums",
         .values = "rademacher, gaussian or dct",
-        .help = "what rows are multiplied by in a sum: random signs, normal random numbers, or a row of the cosine "
-                "transform drawn at random",
+        .help = "factors of the rows in a sum: random signs, normal random numbers, or a random row of the cosine "
+                "transform",
     }));
 
 std::vector<TapeOutcome> fewbit_tapes(const PartTask& task, const FewbitOptions& options,
@@ -119,7 +118,7 @@ std::vector<TapeOutcome> approx_bp_tapes(const PartTask& task, const Options&,
 extern constinit const StrategyInfo fewbit_strategy{
     .name = "fewbit",
     .family = Family::compression,
-    .summary = "keeps for activations which step of their derivative each value lies in, 1 to 4 bits",
+    .summary = "keeps 1 to 4 bits of each input of an activation function: the step of the derivative that it lies in",
     .source = "Novikov et al., Few-bit Backward, ICML 2023",
     .options = fewbit_options,
     .kind = TapeStrategy{.tapes = by_options<fewbit_tapes>},
@@ -131,7 +130,8 @@ extern constinit const StrategyInfo fewbit_strategy{
 extern constinit const StrategyInfo approx_bp_strategy{
     .name = "approx_bp",
     .family = Family::compression,
-    .summary = "keeps for activations which of the four steps of a sum of ReLUs each value lies in, 2 bits",
+    .summary =
+        "keeps 2 bits of each input of an activation function: which of the four steps of a sum of ReLUs it lies in",
     .source = "Yang et al., Approximate and Memory-Sharing Backpropagation, ICML 2024",
     .kind = TapeStrategy{.tapes = approx_bp_tapes},
 };

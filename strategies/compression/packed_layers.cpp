@@ -63,10 +63,9 @@ constexpr auto actnn_options = options_of<ActnnOptions>(option_of<&ActnnOptions:
     .least = 1,
     .most = defragments,
     .values = "1, 2, 3, 4 or 5",
-    .help = "1: inputs of convolutions and linear layers in 4 bits; 2: those of "
-            "batch norms, too; 3: 2 bits in the mean; 4: and "
-            "what is kept is copied to the host, on the stream that computes; 5: the "
-            "same in defragmented memory, which is the allocator's part",
+    .help = "1: inputs of convolutions and linear layers in 4 bits; 2: also inputs of batch norms; 3: 2 bits on "
+            "average; 4: also copies kept values to the host, on the compute stream; 5: as 4, in memory that the "
+            "allocator defragments",
 }));
 
 std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const ActnnOptions& options,
@@ -77,8 +76,8 @@ std::vector<TapeOutcome> actnn_tapes(const PartTask& task, const ActnnOptions& o
     for (TapeOutcome& outcome : made) {
       if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) {
         tape->note =
-            "level 5 keeps what level 4 does and defragments memory: that is --allocator static; what moving memory "
-            "takes is not modelled";
+            "level 5 keeps the same as level 4 and defragments memory: that is --allocator static; the time of moving "
+            "memory is not modelled";
       }
     }
     return made;
@@ -190,8 +189,7 @@ constexpr auto mesa_options = options_of<MesaOptions>(option_of<&MesaOptions::gr
     .least = 1,
     .most = 4096,
     .none = "heads",
-    .help =
-        "into how many groups every value falls; heads: as many as the network's attention has heads, 1 without one",
+    .help = "number of groups of each value; heads: the number of attention heads of the network, 1 without attention",
 }));
 
 std::vector<TapeOutcome> mesa_tapes(const PartTask& task, const MesaOptions& options,
@@ -321,22 +319,21 @@ constexpr auto acgc_options = options_of<AcgcOptions>(
         .least = fewest_bits,
         .most = most_bits,
         .values = "auto or a whole number from 2 to 16",
-        .help = "bits of a number; auto: of each value as few as keep to the error",
+        .help = "bits of a number; auto: for each value the fewest that keep to the error",
     }),
     option_of<&AcgcOptions::error>({
         .name = "error",
         .least = 0.0001,
         .most = 1,
-        .help =
-            "with bits=auto: the largest relative error of a value, as white noise has it, and so of the gradient of "
-            "its layer's weight",
+        .help = "with bits=auto: the largest relative error of a value, taken as white noise, and so of the gradient "
+                "of its layer's weight",
     }),
     option_of<&AcgcOptions::nonzero>({
         .name = "nonzero",
         .least = 0.01,
         .most = 1,
-        .help = "below 1: what a ReLU has made waits as a bit for each value and numbers for those that are not 0, so "
-                "many of all at most (measure it on your data)",
+        .help = "below 1: the output of a ReLU is kept as a bit for each value and a number for each value that is not "
+                "0; these are at most this share of all values (measure it on your data)",
     }),
     relu_option);
 

@@ -321,14 +321,14 @@ void refuse_anew(std::string_view strategy, const Graph& graph, const UsePattern
                     strategy, graph.name));
   }
   if (!pattern.names_all() && !pattern.names(SavedBy::bn) && !pattern.names(SavedBy::relu)) return;
-  throw InputError(fmt::format(
-      "{}: relu=recompute takes signs from what batch norms read, which must wait as it is, and for ReLUs only where "
-      "these are not named: leave {} out of tensors={}",
-      strategy,
-      pattern.names_all()          ? "all"
-      : pattern.names(SavedBy::bn) ? "bn"
-                                   : "relu",
-      text));
+  throw InputError(
+      fmt::format("{}: relu=recompute takes signs from the inputs of batch norms, which must be kept unpacked, and "
+                  "serves only ReLUs that are not named: leave {} out of tensors={}",
+                  strategy,
+                  pattern.names_all()          ? "all"
+                  : pattern.names(SavedBy::bn) ? "bn"
+                                               : "relu",
+                  text));
 }
 
 }  // namespace

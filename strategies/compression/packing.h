@@ -151,19 +151,17 @@ inline constexpr auto tensors_option = option_of<&PackedOptions::tensors>({
 inline constexpr auto relu_option = option_of<&PackedOptions::relu>({
     .name = "relu",
     .words = "bit byte keep",
-    .help =
-        "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, or from the output "
-        "itself",
+    .help = "where a ReLU's gradient gets the signs of its output: a mask of one bit or one byte per value, or the "
+            "output itself",
 });
 
 /// For strategies by choice_by_pattern().
 inline constexpr auto relu_or_anew_option = option_of<&PackedOptions::relu>({
     .name = "relu",
     .words = "bit byte keep recompute",
-    .help =
-        "how a ReLU's gradient gets the signs of its output: as a mask of a bit or a byte a value, from the output "
-        "itself, "
-        "or by running the batch norms before it and the ReLU again, where what these read waits as it is (else a bit)",
+    .help = "where a ReLU's gradient gets the signs of its output: a mask of one bit or one byte per value, the output "
+            "itself, or a recomputation of the batch norms before it and of the ReLU, where the input of these is kept "
+            "unpacked (else a bit)",
 });
 
 inline constexpr auto packed_store_option = option_of<&PackedOptions::of_layer>({

@@ -66,21 +66,21 @@ Codec gact_codec(const Graph& graph, const Tensor& tensor, std::uint32_t bits, s
           .copy = copy};
 }
 
-constexpr auto gact_options = options_of<GactOptions>(
-    option_of<&GactOptions::bits>({
-        .name = "bits",
-        .words = "1 2 4 8",
-        .help = "bits of a number, the same for all tensors",
-    }),
-    option_of<&GactOptions::every>({
-        .name = "every",
-        .least = 0,
-        .most = 1'000'000'000,
-        .values = "a whole number from 0",
-        .help = "iterations from one choice of bits to the next, which takes three runs more for each packed value; 0: "
-                "bits are chosen once for all",
-    }),
-    packed_store_option);
+constexpr auto gact_options =
+    options_of<GactOptions>(option_of<&GactOptions::bits>({
+                                .name = "bits",
+                                .words = "1 2 4 8",
+                                .help = "bits of a number, the same for all tensors",
+                            }),
+                            option_of<&GactOptions::every>({
+                                .name = "every",
+                                .least = 0,
+                                .most = 1'000'000'000,
+                                .values = "a whole number from 0",
+                                .help = "iterations between choices of bits; each choice takes three more runs per "
+                                        "packed value; 0: bits are chosen once",
+                            }),
+                            packed_store_option);
 
 std::vector<TapeOutcome> gact_tapes(const PartTask& task, const GactOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
@@ -117,21 +117,20 @@ Codec alam_codec(std::uint32_t bits) {
           .padding = Padding::tensor};
 }
 
-constexpr auto alam_options = options_of<AlamOptions>(
-    option_of<&AlamOptions::bits>({
-        .name = "bits",
-        .words = "1 2 4 8",
-        .help = "bits of a mean, the same for all tensors",
-    }),
-    option_of<&AlamOptions::iterations>({
-        .name = "iterations",
-        .least = 0,
-        .most = 1'000'000'000,
-        .values = "a whole number from 0",
-        .help =
-            "of the whole training, in which sensitivities are found twice, by three runs more for each packed value; "
-            "0: they are loaded",
-    }));
+constexpr auto alam_options =
+    options_of<AlamOptions>(option_of<&AlamOptions::bits>({
+                                .name = "bits",
+                                .words = "1 2 4 8",
+                                .help = "bits of a mean, the same for all tensors",
+                            }),
+                            option_of<&AlamOptions::iterations>({
+                                .name = "iterations",
+                                .least = 0,
+                                .most = 1'000'000'000,
+                                .values = "a whole number from 0",
+                                .help = "iterations of the whole training; sensitivities are found twice in it, by "
+                                        "three more runs per packed value; 0: they are loaded",
+                            }));
 
 std::vector<TapeOutcome> alam_tapes(const PartTask& task, const AlamOptions& options,
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {

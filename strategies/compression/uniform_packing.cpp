@@ -66,7 +66,7 @@ constexpr auto lossless_options = options_of<LosslessOptions>(
         .name = "nonzero",
         .least = 0.01,
         .most = 1,
-        .help = "share of the values that are not 0 at most: so much is reserved (measure it on your data)",
+        .help = "largest share of nonzero values: memory is reserved for it (measure it on your data)",
     }),
     tensors_option, relu_or_anew_option, packed_store_option);
 
@@ -129,22 +129,20 @@ constexpr auto pool_options = options_of<PoolOptions>(
     option_of<&PoolOptions::type>({
         .name = "type",
         .values = "average, max or soft",
-        .help = "what stands for a block: its mean, its maximum, or the mean "
-                "weighted by the exponentials of its values",
+        .help = "the value of a block: its mean, its maximum, or the mean weighted by the exponentials of its values",
     }),
     option_of<&PoolOptions::window>({
         .name = "k",
         .least = 2,
         .most = 1024,
-        .help = "pixels a side of a block",
+        .help = "pixels per side of a block",
     }),
     tensors_option,
     option_of<&PoolOptions::of_means>({
         .name = "product",
         .words = "unpack means",
-        .help =
-            "how the gradient of a 1x1 convolution's weight is computed: from the unpacked picture, or from the means "
-            "of blocks of it and of its result's gradient",
+        .help = "how the gradient of a 1x1 convolution's weight is computed: from the unpacked image, or from block "
+                "means of the image and of the output's gradient",
     }),
     relu_or_anew_option, packed_store_option);
 
@@ -262,8 +260,8 @@ constexpr auto gist_options = options_of<GistOptions>(
         .name = "nonzero",
         .least = 0.01,
         .most = 1,
-        .help = "share of what a ReLU makes that is not 0 at most: so much is reserved where a convolution or linear "
-                "layer follows (measure it on your data)",
+        .help = "largest share of nonzero values in a ReLU's output: memory is reserved for it where a convolution or "
+                "linear layer follows (measure it on your data)",
     }),
     option_of<&GistOptions::precision>({
         .name = "precision",
@@ -331,7 +329,7 @@ extern constinit const StrategyInfo prune_bsr_strategy{
 extern constinit const StrategyInfo pool_strategy{
     .name = "pool",
     .family = Family::compression,
-    .summary = "keeps saved pictures as one value a block of pixels until the backward",
+    .summary = "keeps one value per block of pixels of each saved image until the backward",
     .source = "Barley and Froening, arXiv 2409.11902, 2024",
     .options = pool_options,
     .kind = TapeStrategy{.tapes = by_options<pool_tapes>, .packs_stages = true},
@@ -344,7 +342,8 @@ extern constinit const StrategyInfo gist_strategy{
     .name = "gist",
     .family = Family::compression,
     .summary =
-        "keeps what ReLUs make as signs or without its zeros, by what follows, and the rest in fewer bits if asked",
+        "keeps outputs of ReLUs as signs or without zeros, depending on the next layer, and other values in fewer bits "
+        "if asked",
     .source = "Jain et al., Gist, ISCA 2018",
     .options = gist_options,
     .kind = TapeStrategy{.tapes = by_options<gist_tapes>},

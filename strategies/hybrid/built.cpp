@@ -129,7 +129,8 @@ class Building {
     for (const Decisions::Share& share : cut.shares) {
       const std::string key = "shares." + share.axis;
       const std::optional<std::size_t> axis = plan.mesh.axis(share.axis);
-      if (!axis) return wrong(fmt::format("'{}' is no axis of the mesh that shares out operators", share.axis), key);
+      if (!axis)
+        return wrong(fmt::format("'{}' is not an axis of the mesh along which operators are split", share.axis), key);
       const std::optional<std::uint8_t> dim = loop.dim(share.dimension);
       if (!dim) {
         return wrong(fmt::format("'{}' has no dimension '{}', but {}", op.name, share.dimension, names_of_dims(loop)),

@@ -20,7 +20,7 @@ constexpr auto hsm2dl_options =
                                   .name = "sweeps",
                                   .least = 1,
                                   .most = 100,
-                                  .help = "how often operators are cut again beside all others",
+                                  .help = "how many times each operator is cut again, given the cuts of all others",
                               }),
                               collectives_option);
 
@@ -63,7 +63,8 @@ DecisionsOutcome tofu_splits(const Problem& problem, const SplitOptions& options
 extern constinit const StrategyInfo hsm2dl_strategy{
     .name = "hsm2dl",
     .family = Family::hybrid,
-    .summary = "The machine is halved level by level; in each, every operator is cut where a symbolic BSP model says.",
+    .summary =
+        "The machine is halved level by level; on each level a symbolic BSP model chooses the cut of every operator.",
     .source = "Wang, HSM2DL (thesis, tel-04088683); Wang, Li et al., SMSG, IJPP 2023",
     .options = hsm2dl_options,
     .kind = SplitStrategy{.decide = by_options<hsm2dl_splits>, .ranks = by_options<split_ranks>},
@@ -73,7 +74,7 @@ extern constinit const StrategyInfo tofu_strategy{
     .name = "tofu",
     .family = Family::hybrid,
     .summary =
-        "The machine is halved level by level; in each, dynamic programming cuts all operators at the least cost.",
+        "The machine is halved level by level; on each level dynamic programming cuts all operators at the least cost.",
     .source =
         "Wang, Huang and Li, Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019",
     .options = tofu_options,

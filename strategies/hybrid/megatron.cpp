@@ -31,14 +31,13 @@ constexpr auto megatron_options = options_of<MegatronOptions>(
         .name = "sequence",
         .words = "no yes",
         .values = "yes or no",
-        .help = "also share out the positions of what lies between blocks",
+        .help = "also split the sequence positions of the ops between blocks (sequence parallelism)",
     }),
     option_of<&MegatronOptions::main_gradients>({
         .name = "main_gradients",
         .words = "auto fp32 as_parameters",
-        .help =
-            "in what parameters' gradients of 16 bits are summed and kept; auto: as Megatron does by default, fp32 for "
-            "parameters in bf16",
+        .help = "type in which 16-bit parameter gradients are summed and kept; auto: Megatron's default, fp32 for "
+                "parameters in bf16",
     }),
     collectives_option);
 
@@ -117,7 +116,7 @@ std::variant<Decisions, std::string> megatron_splits(const Problem& problem, con
 extern constinit const StrategyInfo megatron_strategy{
     .name = "megatron",
     .family = Family::hybrid,
-    .summary = "Tensor parallelism: devices share out the heads of attentions and the inner numbers of MLPs.",
+    .summary = "Tensor parallelism: devices share the attention heads and the inner dimension of MLPs.",
     .source =
         "Shoeybi et al., Megatron-LM, 2019; sequence: Korthikanti et al., Reducing Activation Recomputation in "
         "Large Transformer Models, 2022",

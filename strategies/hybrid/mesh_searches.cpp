@@ -145,7 +145,7 @@ constexpr auto alpa_options =
                                 .name = "seconds",
                                 .least = 1,
                                 .most = 86'400,
-                                .help = "limit of the whole search",
+                                .help = "time limit of the whole search",
                             }),
                             option_of<&AlpaOptions::pipeline>({
                                 .name = "pipeline",

@@ -34,7 +34,7 @@ struct MeshOptions {
 inline constexpr auto collectives_option = option_of<&MeshOptions::collectives>({
     .name = "collectives",
     .words = "ring halving trees levels fastest",
-    .help = "the way in which these ranks exchange, where it can do that",
+    .help = "the way in which these ranks exchange, where it applies",
 });
 
 /// Of the platform's devices, for each rank of the problem's mesh.
@@ -81,7 +81,7 @@ inline constexpr auto gradient_overlap_option = option_of<&DataOptions::overlap>
     .name = "overlap",
     .words = "no yes",
     .values = "yes or no",
-    .help = "no: gradients are summed when the whole backward is over, and the device computes nothing meanwhile",
+    .help = "no: gradients are summed after the whole backward, while the device computes nothing",
 });
 
 inline std::uint32_t replicas(const DataOptions& options, std::uint32_t devices) {

@@ -17,7 +17,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::string_view too_large =
-    "its tables would have more than 4 million entries: operators have too many others beside them";
+    "its tables would have more than 4 million entries: operators have too many neighbours";
 
 /// What both ways of searching begin with.
 struct Searched {

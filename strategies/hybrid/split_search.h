@@ -39,13 +39,14 @@ inline constexpr auto split_devices_option = option_of<&SplitOptions::devices>({
 inline constexpr auto work_model_option = option_of<&ModelOptions::simulated>({
     .name = "model",
     .words = "symbolic simulated",
-    .help = "what an op takes: the longer of computing and moving, or that and a launch, as it is simulated",
+    .help = "time of an op: the longer of computing and moving, or that and a launch, as in the simulation",
 });
 
 inline constexpr auto split_memory_option = option_of<&SplitOptions::memory>({
     .name = "memory",
     .values = "none, capacity or a size, such as 40GB",
-    .help = "what a device may keep: splits are chosen that fit without a memory strategy; capacity: the device's",
+    .help =
+        "memory of a device, within which splits must fit without a memory strategy; capacity: the device's capacity",
     .allowed = is_split_memory,
 });
 
@@ -53,9 +54,8 @@ inline constexpr auto split_replicas_option = option_of<&SplitOptions::replicas>
     .name = "replicas",
     .least = 1,
     .most = 65'536,
-    .help =
-        "among which the devices are shared out, each with its own micro-batches; auto: where these are all devices, "
-        "whichever number is the fastest, else 1",
+    .help = "replicas among which the devices are divided, each with its own micro-batches; auto: the fastest number "
+            "where all devices are used, else 1",
 });
 
 /// On so many devices.

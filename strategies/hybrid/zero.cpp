@@ -11,9 +11,8 @@ constexpr auto data_parallel_options = options_of<DataOptions>(
     option_of<&DataOptions::bucket_view>({
         .name = "bucket_view",
         .words = "auto yes no",
-        .help = "gradients lie in their buckets instead of being copied into them (gradient_as_bucket_view); auto: as "
-                "frameworks "
-                "do by default, no in PyTorch and, behind what cuts operators, yes in Megatron",
+        .help = "gradients lie in their buckets instead of being copied into them (gradient_as_bucket_view); auto: the "
+                "framework's default, no as in PyTorch, or yes as in Megatron after a strategy that cuts operators",
     }),
     gradient_overlap_option, collectives_option);
 
@@ -63,7 +62,7 @@ std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Zer
 extern constinit const StrategyInfo data_parallel_strategy{
     .name = "data_parallel",
     .family = Family::hybrid,
-    .summary = "Replicas of the model train on their own micro-batches; gradients are summed beside the backward.",
+    .summary = "Replicas of the model train on their own micro-batches; gradients are summed while the backward runs.",
     .source = "Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020",
     .options = data_parallel_options,
     .kind =
@@ -92,7 +91,7 @@ extern constinit const StrategyInfo zero1_strategy{
 extern constinit const StrategyInfo zero2_strategy{
     .name = "zero2",
     .family = Family::hybrid,
-    .summary = "As zero1; of the gradients, too, every replica keeps the sums of its share only.",
+    .summary = "As zero1; every replica also keeps the summed gradients of its share only.",
     .source = "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, SC 2020",
     .options = zero2_options,
     .kind =
@@ -107,7 +106,7 @@ extern constinit const StrategyInfo zero3_strategy{
     .name = "zero3",
     .family = Family::hybrid,
     .summary =
-        "As zero2; of the parameters, too, every replica keeps its share, and a stage gathers them to run (FSDP).",
+        "As zero2; every replica also keeps only its share of the parameters, which each stage gathers to run (FSDP).",
     .source = "Rajbhandari et al., SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023",
     .options = zero3_options,
     .kind =

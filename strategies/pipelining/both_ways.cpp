@@ -235,7 +235,7 @@ PipelineOrder dualpipe_v_order(std::uint32_t p, std::uint32_t m) {
 extern constinit const StrategyInfo dualpipe_v_strategy{
     .name = "dualpipe_v",
     .family = Family::pipelining,
-    .summary = "two parts a device, down and up the devices as a V, forwards and backwards of both by turns",
+    .summary = "two parts a device, down and up the devices as a V, alternating forwards and backwards of both",
     .source = "DeepSeek-AI, DualPipe, 2025; cut in half: Qi, 'DualPipe could be better without the Dual', 2025",
     .chains_only = true,
     .options = dualpipe_v_options,

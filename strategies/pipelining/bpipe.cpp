@@ -69,7 +69,7 @@ constexpr auto bpipe_options =
 extern constinit const StrategyInfo bpipe_strategy{
     .name = "bpipe",
     .family = Family::pipelining,
-    .summary = "1f1b whose first devices leave micro-batches with the last ones, so that all keep about as many",
+    .summary = "1f1b whose first devices lend micro-batches to the last ones, so that all keep about the same number",
     .source = "Kim et al., 'BPipe: memory-balanced pipeline parallelism for training large language models', ICML 2023",
     .chains_only = true,
     .options = bpipe_options,

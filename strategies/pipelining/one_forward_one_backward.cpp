@@ -116,7 +116,7 @@ extern constinit const StrategyInfo one_forward_one_backward_strategy{
     .name = "1f1b",
     .family = Family::pipelining,
     .summary =
-        "a pipeline: each stage takes one forward and one backward by turns, so that few micro-batches are in flight",
+        "a pipeline: each stage alternates one forward and one backward, so that few micro-batches are in flight",
     .source = "Narayanan et al., 'PipeDream', SOSP 2019 (with a flush); Fan et al., 'DAPPLE', PPoPP 2021",
     .chains_only = true,
     .options = one_forward_one_backward_options,

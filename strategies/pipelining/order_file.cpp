@@ -358,7 +358,7 @@ class OrderReader {
       } else if (!ends.emplace(from, to, end.micro_batch, end.sends()).second) {
         complain(end, "a second time");
       } else if ((place_of.at({end.part, end.micro_batch, end.goes_on()}) < before) != end.sends()) {
-        complain(end, end.sends() ? "before what it sends is made" : "behind what reads it");
+        complain(end, end.sends() ? "before the value that it sends is computed" : "after the op that reads it");
       }
     }
     if (complaints_.any()) return;

@@ -447,14 +447,14 @@ constexpr auto pipeline_search_options = options_of<SearchOptions>(
     option_of<&SearchOptions::limit>({
         .name = "limit",
         .values = "a number from 0.01 to 100, or one for each device, such as 1:1:2:1",
-        .help =
-            "activations that a device may keep, in multiples of those of as many micro-batches as there are devices",
+        .help = "activations that a device may keep; 1: its activations of p micro-batches, on p devices",
         .allowed = [](std::string_view text) { return read_limits(text).has_value(); },
     }),
     option_of<&SearchOptions::shorter>({
         .name = "shorter",
         .words = "makespan longest",
-        .help = "what is to be short: the iteration, or the longest device from its first step to its last one",
+        .help =
+            "what the search shortens: the iteration, or the longest time of a device from its first step to its last",
     }),
     option_of<&SearchOptions::moves>({
         .name = "moves",

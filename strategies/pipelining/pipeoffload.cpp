@@ -125,8 +125,8 @@ constexpr auto pipeoffload_options = options_of<PipeOffloadOptions>(
         .name = "share",
         .least = 0,
         .most = 1,
-        .help = "how many of the parts' micro-batches wait on the host, those that wait longest first; what waits too "
-                "short for its copies stays",
+        .help = "share of the parts' micro-batches that wait on the host, longest wait first; micro-batches that wait "
+                "for less time than their copies take stay on the device",
     }));
 
 }  // namespace

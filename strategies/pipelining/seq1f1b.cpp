@@ -145,7 +145,8 @@ std::variant<Problem, std::string> with_slices(const Problem& problem, const Seq
   if (!problem.chain) return "'" + problem.graph.name + "' is a graph, and only chains have sequences to slice";
   const auto is_changed = [](const Parameter& parameter) { return parameter.states || !parameter.trained; };
   if (std::ranges::any_of(problem.chain->parameters, is_changed)) {
-    return "it slices a model as its trace has it, and a transform before it has changed what is trained or how";
+    return "it slices a model as its trace states it, but a transform before it has changed which parameters are "
+           "trained or their states";
   }
   return SequenceSlices(problem, asked_slices(options)).problem();
 }
@@ -184,7 +185,7 @@ constexpr auto seq1f1b_options =
                                    .name = "slices",
                                    .least = 1,
                                    .most = 64,
-                                   .help = "how many slices of its sequence a micro-batch is cut into",
+                                   .help = "number of slices into which the sequence of a micro-batch is cut",
                                }));
 
 }  // namespace
@@ -192,7 +193,7 @@ constexpr auto seq1f1b_options =
 extern constinit const StrategyInfo seq1f1b_strategy{
     .name = "seq1f1b",
     .family = Family::pipelining,
-    .summary = "1f1b on slices of the micro-batches' sequences: about as many slices kept as there are stages",
+    .summary = "1f1b on slices of the micro-batches' sequences: keeps about one slice per stage",
     .source =
         "Sun et al., 'Seq1F1B: efficient sequence-level pipeline parallelism for large language model training', 2024",
     .chains_only = true,

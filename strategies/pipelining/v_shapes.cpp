@@ -65,7 +65,7 @@ PipelineOrder best_within(const PartCosts& costs, std::uint32_t m, double limit)
 PipelineOrder v_half_order(const PartCosts& costs, std::uint32_t m, const VHalfOptions& options) {
   const auto p = static_cast<std::uint32_t>(costs.parts() / 2);
   if (options.pattern == Pattern::exhaustive) return best_within(costs, m, options.limit.value_or(0.5));
-  if (options.limit) throw InputError("v_half: a limit is what pattern=exhaustive keeps; other patterns have theirs");
+  if (options.limit) throw InputError("v_half: only pattern=exhaustive takes a limit; other patterns have their own");
   const VBlock block = is_v_half_split(options) ? v_half_block(p) : whole_v_block(p);
   return shortest(costs, m, orders_beside_published(block, m));
 }
@@ -91,8 +91,8 @@ constexpr auto v_half_options = options_of<VHalfOptions>(
         .name = "limit",
         .least = 0.01,
         .most = 100,
-        .help = "of pattern=exhaustive: activations that a device may keep, in multiples of those of as many "
-                "micro-batches as there are devices; auto: 0.5",
+        .help = "of pattern=exhaustive: activations that a device may keep; 1: its activations of p micro-batches, on "
+                "p devices; auto: 0.5",
     }));
 
 std::vector<PartitionOutcome> v_min_partition(const Problem& problem, const LineOptions& options,

@@ -68,7 +68,7 @@ inline constexpr auto usable_option = option_of<&PlacingOptions::usable>({
     .name = "usable",
     .least = 0.01,
     .most = 1,
-    .help = "the share of a device's memory that the planner fills; the rest is for what it does not see",
+    .help = "share of a device's memory that the planner fills; the rest is for memory that the planner does not model",
 });
 
 /// What a planner makes of a graph and a machine; its memory is what it may fill.

@@ -188,8 +188,8 @@ constexpr auto portfolio_options = options_of<PortfolioOptions>(
     option_of<&PortfolioOptions::eight_bit>({
         .name = "eight_bit",
         .words = "no yes",
-        .help = "yes: all is asked with states of 8 bits, too (adam8bit), which do not train exactly as those of 32 "
-                "bits; where 'simulate' or 'plan' asks portfolio alone",
+        .help = "yes: every strategy is also asked with 8-bit states (adam8bit), which do not train exactly as 32-bit "
+                "states; only where 'simulate' or 'plan' asks portfolio alone",
     }));
 
 std::vector<TapeOutcome> portfolio_tapes(const PartTask& task, const PortfolioOptions& options, Budgets budgets,

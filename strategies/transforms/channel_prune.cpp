@@ -174,7 +174,8 @@ class ChannelPruning {
     if (!has_channels) throw Refusal{"'" + op.name + "' does not pass channels on in a way that is known"};
     const bool is_read = is_value && std::ranges::find(op.inputs, t) != op.inputs.end();
     if (is_read && !is_pruned(t)) {
-      throw Refusal{"'" + op.name + "' reads '" + whole_[t].name + "', which is not pruned, beside what is"};
+      throw Refusal{"'" + op.name + "' reads '" + whole_[t].name +
+                    "', which is not pruned, together with pruned values"};
     }
     prune(t, place);
   }
@@ -222,7 +223,7 @@ class ChannelPruning {
     const std::size_t of = name.find(" of ");
     const std::optional<TensorId> owner = of == std::string::npos ? std::nullopt : named(name.substr(of + 4));
     if (!owner || numbers_of(whole_[*owner]) == 0 || whole_[t].bytes.count % numbers_of(whole_[*owner]) != 0) {
-      throw Refusal{"'" + name + "' is no state of a number for each of a parameter's: prune channels first"};
+      throw Refusal{"'" + name + "' does not have one number for each number of a parameter: prune channels first"};
     }
     state_of_[t] = *owner;
   }
@@ -370,13 +371,13 @@ constexpr auto channel_prune_options = options_of<ChannelPruneOptions>(
         .name = "ratio",
         .least = 0,
         .most = 0.99,
-        .help = "share of the channels of every convolution that goes",
+        .help = "share of the channels of every convolution that is removed",
     }),
     option_of<&ChannelPruneOptions::by_table>({
         .name = "times",
         .words = "proportional measured",
         .values = "measured or proportional",
-        .help = "of convolutions: in the steps that were measured, or in proportion to their operations",
+        .help = "times of convolutions: in the measured steps, or in proportion to their operations",
     }));
 
 }  // namespace
@@ -384,7 +385,7 @@ constexpr auto channel_prune_options = options_of<ChannelPruneOptions>(
 extern constinit const StrategyInfo channel_prune_strategy{
     .name = "channel_prune",
     .family = Family::transform,
-    .summary = "takes a share of the channels out of every convolution; its time goes in measured steps",
+    .summary = "removes a share of the channels from every convolution; its time falls in measured steps",
     .source = "Li et al., 'Pruning filters for efficient ConvNets', ICLR 2017",
     .needs_shapes = true,
     .options = channel_prune_options,

@@ -285,7 +285,7 @@ std::variant<Problem, std::string> adafactor(const Problem& problem, const Adafa
 constexpr auto adafactor_options = options_of<AdafactorOptions>(option_of<&AdafactorOptions::momentum>({
     .name = "momentum",
     .words = "off on",
-    .help = "on: the mean of updates is kept as well, a number for each of the parameter's",
+    .help = "on: also keeps the mean of updates, one number for each number of the parameter",
 }));
 
 struct Adam8bitOptions {
@@ -346,20 +346,21 @@ std::variant<Problem, std::string> adam8bit(const Problem& problem, const Adam8b
   return with_optimizer(problem, {"adam8bit", rule, KeptState{"tables of adam8bit", both_tables, "float32"}});
 }
 
-constexpr auto adam8bit_options = options_of<Adam8bitOptions>(
-    option_of<&Adam8bitOptions::fp32>({
-        .name = "fp32",
-        .values = "none, embeddings or a pattern of names such as *.wte",
-        .help = "parameters whose states stay as they are: embeddings are those that an op of that kind reads",
-        .allowed = [](std::string_view text) { return !text.empty(); },
-    }),
-    option_of<&Adam8bitOptions::least>({
-        .name = "least",
-        .least = 0,
-        .most = 1'000'000'000'000,
-        .values = "a whole number from 0",
-        .help = "parameters of fewer numbers keep their states as they are",
-    }));
+constexpr auto adam8bit_options =
+    options_of<Adam8bitOptions>(option_of<&Adam8bitOptions::fp32>({
+                                    .name = "fp32",
+                                    .values = "none, embeddings or a pattern of names such as *.wte",
+                                    .help = "parameters that keep their states as they are; embeddings: parameters "
+                                            "that an op of kind 'embedding' reads",
+                                    .allowed = [](std::string_view text) { return !text.empty(); },
+                                }),
+                                option_of<&Adam8bitOptions::least>({
+                                    .name = "least",
+                                    .least = 0,
+                                    .most = 1'000'000'000'000,
+                                    .values = "a whole number from 0",
+                                    .help = "parameters of fewer numbers keep their states as they are",
+                                }));
 
 struct GaloreOptions {
   std::int64_t rank = 4;
@@ -443,9 +444,8 @@ class ProjectedStates {
 
   std::string text() const {
     return fmt::format(
-        "galore projects {} matrices to rank {}; one step in {} decomposes them, with up to {} beside, other steps "
-        "with up "
-        "to {}: this is {}; galore|backward_updates does without {} of gradients",
+        "galore projects {} matrices to rank {}; one step in {} decomposes them and needs up to {} more, other steps "
+        "up to {}: this is {}; galore|backward_updates saves {} of gradients",
         count_, rank_, every_, format_bytes(spike_), format_bytes(usual_),
         refreshes_ ? "such a step" : "a step of mean time and of the others' memory",
         format_bytes(gradients_ - largest_gradient_));
@@ -497,7 +497,7 @@ constexpr auto galore_options = options_of<GaloreOptions>(
         .least = 1,
         .most = 1'000'000'000,
         .values = "a whole number from 1",
-        .help = "steps from one decomposition to the next",
+        .help = "number of steps between decompositions",
     }),
     option_of<&GaloreOptions::matrices>({
         .name = "matrices",
@@ -508,7 +508,7 @@ constexpr auto galore_options = options_of<GaloreOptions>(
     option_of<&GaloreOptions::bits>({
         .name = "bits",
         .words = "32 8",
-        .help = "8: projected states as those of adam8bit",
+        .help = "8: projected states are packed as in adam8bit",
     }),
     option_of<&GaloreOptions::refreshes>({
         .name = "step",
@@ -526,7 +526,7 @@ constexpr auto galore_options = options_of<GaloreOptions>(
 extern constinit const StrategyInfo adafactor_strategy{
     .name = "adafactor",
     .family = Family::transform,
-    .summary = "keeps of squared gradients the means of rows and columns instead of Adam's two states",
+    .summary = "keeps row and column means of squared gradients instead of Adam's two states",
     .source = "Shazeer and Stern, 'Adafactor: adaptive learning rates with sublinear memory cost', ICML 2018",
     .needs_updates = true,
     .needs_shapes = true,
@@ -558,7 +558,7 @@ extern constinit const StrategyInfo adam8bit_strategy{
 extern constinit const StrategyInfo galore_strategy{
     .name = "galore",
     .family = Family::transform,
-    .summary = "keeps Adam's states in a space of low rank, which gradients of matrices are projected to",
+    .summary = "keeps Adam's states in a low-rank space to which gradients of matrices are projected",
     .source = "Zhao et al., 'GaLore: memory-efficient LLM training by gradient low-rank projection', ICML 2024",
     .needs_updates = true,
     .needs_shapes = true,

@@ -335,7 +335,7 @@ constexpr auto patch_options =
                                  .name = "pool",
                                  .least = 1,
                                  .most = 64,
-                                 .help = "side of the windows of poolings, which graphs do not state",
+                                 .help = "side of pooling windows, which graphs do not state",
                              }));
 
 }  // namespace

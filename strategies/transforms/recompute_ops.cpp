@@ -196,7 +196,8 @@ std::variant<Graph, std::string> with_recomputed_ops(const Graph& graph, const s
     if (lost != op.inputs.end())
       return fmt::format("'{}' reads '{}', which is overwritten", op.name, graph[*lost].name);
     if (!op.recomputable) return fmt::format("'{}' cannot run again", op.name);
-    if (shares_storage(graph, op)) return fmt::format("'{}' makes what shares memory with what it reads", op.name);
+    if (shares_storage(graph, op))
+      return fmt::format("'{}' returns a tensor that shares memory with its input", op.name);
   }
   return Recomputing(graph, runs_again).run();
 }

@@ -102,44 +102,44 @@ std::variant<Problem, std::string> seer(const Problem& problem, const SeerOption
   return priced(writes ? std::get<Problem>(std::move(made)) : std::move(after.problem), options, after.stored, writes);
 }
 
-constexpr auto seer_options = options_of<SeerOptions>(
-    option_of<&SeerOptions::layers>({
-        .name = "layers",
-        .least = 1,
-        .most = 1'000'000,
-        .values = "auto or a whole number from 1",
-        .help = "how many of the first stages are frozen; auto: as many as fraction says",
-    }),
-    option_of<&SeerOptions::fraction>({
-        .name = "fraction",
-        .least = 0,
-        .most = 1,
-        .help = "share of the stages before the loss that is frozen, rounded down",
-    }),
-    option_of<&SeerOptions::writes>({
-        .name = "phase",
-        .words = "after before",
-        .help = "an iteration after the outputs are stored, or one before, which makes and stores them",
-    }),
-    option_of<&SeerOptions::on_disk>({
-        .name = "store",
-        .words = "host disk",
-        .help = "where the outputs are stored",
-    }),
-    option_of<&SeerOptions::iterations>({
-        .name = "iterations",
-        .least = 1,
-        .most = 1'000'000'000,
-        .values = "a whole number from 1",
-        .help = "of an epoch: the outputs of so many are stored",
-    }));
+constexpr auto seer_options =
+    options_of<SeerOptions>(option_of<&SeerOptions::layers>({
+                                .name = "layers",
+                                .least = 1,
+                                .most = 1'000'000,
+                                .values = "auto or a whole number from 1",
+                                .help = "number of leading stages that are frozen; auto: by `fraction`",
+                            }),
+                            option_of<&SeerOptions::fraction>({
+                                .name = "fraction",
+                                .least = 0,
+                                .most = 1,
+                                .help = "share of the stages before the loss that is frozen, rounded down",
+                            }),
+                            option_of<&SeerOptions::writes>({
+                                .name = "phase",
+                                .words = "after before",
+                                .help = "an iteration that reads stored outputs, or one that computes and stores them",
+                            }),
+                            option_of<&SeerOptions::on_disk>({
+                                .name = "store",
+                                .words = "host disk",
+                                .help = "where the outputs are stored",
+                            }),
+                            option_of<&SeerOptions::iterations>({
+                                .name = "iterations",
+                                .least = 1,
+                                .most = 1'000'000'000,
+                                .values = "a whole number from 1",
+                                .help = "iterations of an epoch, the outputs of which are stored",
+                            }));
 
 }  // namespace
 
 extern constinit const StrategyInfo seer_strategy{
     .name = "seer",
     .family = Family::transform,
-    .summary = "freezes the first stages and reads what they made for each sample from a store",
+    .summary = "freezes the first stages and reads their stored outputs for each sample",
     .source =
         "Chen et al., 'Improving computational efficiency in visual reinforcement learning via stored embeddings', "
         "NeurIPS 2021",

@@ -42,8 +42,7 @@ std::variant<Problem, std::string> shared_norm(const Problem& problem, const Opt
     ++norms;
   }
   if (norms == 0) return "'" + problem.graph.name + "' has no layer norm that keeps its input";
-  changed.notes.push_back(
-      fmt::format("shared_norm: {} layer norms keep what they make instead of what they read", norms));
+  changed.notes.push_back(fmt::format("shared_norm: {} layer norms keep their output instead of their input", norms));
   return changed;
 }
 

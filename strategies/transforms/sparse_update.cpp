@@ -92,8 +92,8 @@ bool is_choice_of_parameters(std::string_view text) {
 constexpr auto sparse_update_options = options_of<SparseUpdateOptions>(option_of<&SparseUpdateOptions::train>({
     .name = "train",
     .values = "all, last:N, biases, biases:N or patterns such as head.*, joined by '+'",
-    .help = "parameters that are trained: last:N: those of the last N stages that have any; biases, biases:N: all "
-            "biases, or those of the last N such stages; a pattern: parameters or stages of a chain whose name, or a "
+    .help = "parameters that are trained: last:N: parameters of the last N stages that have any; biases, biases:N: all "
+            "biases, or biases of the last N such stages; a pattern: parameters or stages of a chain whose name, or a "
             "part of the name between dots, matches it",
     .allowed = is_choice_of_parameters,
 }));

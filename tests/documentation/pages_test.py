@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The pages of the tree: no link leads nowhere, every strategy has its section under fixed headings, the tables of options and the index are
-the program's own, and the words are what CONTRIBUTING.md asks for, but for the pages of not_rewritten.txt.
+the program's own, and the words are what CONTRIBUTING.md asks for, but for the pages of not_rewritten.txt. Those of messages and helps, too.
 
     tests/documentation/pages_test.py PROGRAM           # all of it
     tests/documentation/pages_test.py PROGRAM --write   # writes the tables into the pages
@@ -10,6 +10,7 @@ import re
 import sys
 import unittest
 
+import messages
 import pages
 
 PROGRAM = pathlib.Path("build/plimsoll")
@@ -76,6 +77,12 @@ class Pages(unittest.TestCase):
         print(f"{len(later)} pages are still to be rewritten", file=sys.stderr)
         self.assertEqual(wrong, [])
 
+    def test_words_of_messages(self):
+        texts = {place: literals((pages.ROOT / place).read_text()) for place, literals in messages.sources()}
+        self.assertGreater(sum(map(len, texts.values())), 5000)
+        wrong = [f"{place}:{number}: {why}" for place, found in texts.items() for number, why in messages.against_the_rules(found)]
+        self.assertEqual(wrong, [])
+
 
 class Rules(unittest.TestCase):
     """That the checks see what is wrong."""
@@ -103,6 +110,18 @@ class Rules(unittest.TestCase):
         self.assertEqual(self.wrong("`beside`, besides.\n\n```\nwhat is\n```\n"), [])
         self.assertEqual(self.wrong("| `beside` | [a](beside.md) |\n|---|---|\n| it runs beside it | |\n"), [(3, "'beside'")])
         self.assertEqual(self.wrong("<!-- index -->\n| what is |\n<!-- end of index -->\n| what is |\n"), [(4, "'what is'")])
+
+    def test_messages(self):
+        cpp = """// "beside the code"
+f("runs be"
+  "side it", 'a', "beside", '"', "is no\\nvalue"); /* "what is" */
+g(R"(those that stay)", "there is no way", "is no longer, is no larger");
+"""
+        self.assertEqual([(number, why.split(":")[0]) for number, why in messages.against_the_rules(messages.literals_of_cpp(cpp))],
+                         [(2, "'beside'"), (3, "'is no'"), (4, "'those that'")])
+        python = 'def f():\n    """What is kept."""\n    g("those "\n      "that stay")\n    g(f"{x} lies beside {y}", "beside")\n'
+        self.assertEqual([(number, why.split(":")[0]) for number, why in messages.against_the_rules(messages.literals_of_python(python))],
+                         [(3, "'those that'"), (5, "'beside'")])
 
     def test_links(self):
         for link in ("missing.md", "README.md#no-such-heading", "#nowhere", "dev#anchor"):

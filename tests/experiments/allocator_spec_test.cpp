@@ -68,8 +68,9 @@ TEST_CASE("what is wrong with an allocator is said in one line, at its place", "
   CHECK(allocator_complaint("cuda-expandable(max_split=100 MiB)") ==
         "--allocator:1:16: cuda-expandable: max_split does not go with expandable segments: a block that may not be "
         "split takes their whole free end, and memory grows without bound");
-  CHECK(allocator_complaint("cuda(gc=0.5)") ==
-        "--allocator:1:5: cuda: gc needs a fraction: the threshold is a share of what the process may reserve");
+  CHECK(
+      allocator_complaint("cuda(gc=0.5)") ==
+      "--allocator:1:5: cuda: gc needs a fraction: the threshold is a share of the bytes that the process may reserve");
   CHECK(allocator_complaint("cuda(fragment_limit=64 MiB)") ==
         "--allocator:1:6: cuda.fragment_limit: is an option of cuda-stitching");
   CHECK(allocator_complaint("exact(roundup=2)") == "--allocator:1:7: exact: takes no options, found 'roundup=2'");

@@ -270,7 +270,7 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
        "--strategy:1:11: 'rotor' cannot follow 'chen_sqrt': both are rematerialization strategies, and one part has "
        "one\n  chen_sqrt|rotor\n            ^\n"},
       {"simulate --strategy 'heft|1f1b' " + on_example,
-       "--strategy:1:6: '1f1b' cannot follow 'heft': both say which device works on what\n  heft|1f1b\n       ^\n"},
+       "--strategy:1:6: '1f1b' cannot follow 'heft': both assign work to devices\n  heft|1f1b\n       ^\n"},
       {"simulate --strategy 'heft(devices=3)' --trace resnet18_ops_b8_cpu --platform ideal",
        "--strategy:1:14: heft(devices=3): platform 'ideal' has 1 device\n  heft(devices=3)\n               ^\n"},
       {"simulate --strategy 'store_all|rotor' " + on_example,
@@ -465,7 +465,7 @@ TEST_CASE("the program runs without its late libraries until it needs one, and t
   CHECK(alone("rotor").first == 0);
   const auto [exit_code, message] = alone("checkmate");
   CHECK(exit_code == 1);
-  CHECK(message.starts_with("libplimsoll_coin.so belongs beside the program: "));
+  CHECK(message.starts_with("libplimsoll_coin.so belongs next to the program: "));
 }
 
 }  // namespace

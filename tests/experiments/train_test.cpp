@@ -126,7 +126,7 @@ TEST_CASE("what cannot be trained is refused with the reason", "[program]") {
     return run.err;
   };
   const std::string mlp = "mlp:layers=2,width=4,batch=16,classes=4,view=graph ", plain = "--strategy store_all ";
-  CHECK(refused("uniform:4 " + plain).starts_with("'uniform:4' is no network that can run; "));
+  CHECK(refused("uniform:4 " + plain).starts_with("'uniform:4' is not a network that can run; "));
   CHECK(refused(mlp + plain + "--data nowhere.csv").starts_with("nowhere.csv: "));
   CHECK(refused(mlp + plain + "--steps 0") == "--steps: expected a whole number from 1 to 10000000, found '0'\n");
   CHECK(refused(mlp + plain + "--learning-rate -1") ==

@@ -87,7 +87,7 @@ TEST_CASE("check_split finds what a mutant breaks", "[hybrid]") {
     REQUIRE(sum != nullptr);
     const Op again = *sum;
     split.rank.ops.insert(split.rank.ops.begin() + (sum - split.rank.ops.data()), again);
-    CHECK(complaint().find("sums what is no partial sum") != std::string::npos);
+    CHECK(complaint().find("sums values that are not partial sums") != std::string::npos);
   }
   SECTION("the sum of a gradient is left out") {
     const Op* sum = find(split.rank, collective_in(all_reduce, Phase::update));
@@ -99,7 +99,7 @@ TEST_CASE("check_split finds what a mutant breaks", "[hybrid]") {
     Op* gather = find(split.rank, collective_in(all_gather, Phase::forward));
     REQUIRE(gather != nullptr);
     gather->kind = "all_reduce";
-    CHECK(complaint().find("sums what is no partial sum") != std::string::npos);
+    CHECK(complaint().find("sums values that are not partial sums") != std::string::npos);
   }
   SECTION("an op reads a share for the whole") {
     Op* gather = find(split.rank, collective_in(all_gather, Phase::forward));

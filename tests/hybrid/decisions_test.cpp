@@ -9,9 +9,9 @@
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
 #include "sim/io/schedule/schedule_file.h"
+#include "strategies/compose/chosen_width.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
-#include "strategies/compose/chosen_width.h"
 #include "strategies/list.h"
 #include "tests/generate/random.h"
 #include "traces/models/synthetic.h"
@@ -122,7 +122,7 @@ TEST_CASE("decisions that are not for the problem are refused by their key", "[h
           d.cuts.back().op.index = static_cast<std::uint32_t>(problem.graph.ops.size() - 1);
         }).ends_with("is an update, which lies as its parameters"));
   CHECK(changed([](Decisions& d) { d.cuts[2].shares[0].axis = "nodes"; }) ==
-        "[0].cuts[2].shares.nodes: 'nodes' is no axis of the mesh that shares out operators");
+        "[0].cuts[2].shares.nodes: 'nodes' is not an axis of the mesh along which operators are split");
   CHECK(changed([](Decisions& d) {
           d.cuts[2].shares[0].dimension = "q";
         }).starts_with("[0].cuts[2].shares.tensor: 'layer0."));

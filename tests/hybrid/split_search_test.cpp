@@ -408,7 +408,7 @@ TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]
     judged_time(problem, "piper|rotor");
   }
   CHECK(complaint_of([] { parse_spec("piper|1f1b", "test"); }) ==
-        "test:1:7: '1f1b' cannot follow 'piper': both say which device works on what");
+        "test:1:7: '1f1b' cannot follow 'piper': both assign work to devices");
   CHECK(complaint_of([] { parse_spec("piper|zero1", "test"); }) ==
         "test:1:7: 'zero1' cannot follow 'piper': both are hybrid strategies, and one part has one");
   auto chain = make_problem(synthetic_model("uniform:6"), load_platform("h100_sxm_8"), {.micro_batches = 4});

@@ -90,11 +90,11 @@ TEST_CASE("JSON numbers out of range are refused", "[io]") {
 TEST_CASE("text that is no JSON is named with its place", "[io]") {
   const auto nothing = [](JsonCursor) {};
   const auto number = [](JsonCursor c) { c.number(); };
-  CHECK(json_complaint("nan", number) == "t:1:7: not valid JSON: 'nan' is no value");
+  CHECK(json_complaint("nan", number) == "t:1:7: not valid JSON: 'nan' is not a value");
   CHECK(json_complaint("01", number) == "t:1:7: not valid JSON: a number must not begin with 0");
   CHECK(json_complaint("-", number) == "t:1:8: not valid JSON: expected a digit");
   CHECK(json_complaint("1.", number) == "t:1:9: not valid JSON: expected a digit");
-  CHECK(json_complaint("+1", number) == "t:1:7: not valid JSON: '+1' is no value");
+  CHECK(json_complaint("+1", number) == "t:1:7: not valid JSON: '+1' is not a value");
   CHECK(json_complaint(",", number) == "t:1:7: not valid JSON: expected a value, found ,");
   CHECK(json_complaint("\"\\x\"", [](JsonCursor c) { c.string(); }) ==
         "t:1:8: not valid JSON: a bad escape in a string");

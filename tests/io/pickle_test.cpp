@@ -74,7 +74,7 @@ TEST_CASE("what is no pickle of data is refused at its byte", "[pickle]") {
   CHECK(complaint("\x80\x02(.") == "f: pickle: byte 3: expected one value at the end");
   CHECK(complaint("\x80\x02"
                   "cos\nsystem\n") ==
-        "f: pickle: byte 2: instruction 99 is no list, dictionary, text or number; expected a pickle of data only");
+        "f: pickle: byte 2: instruction 99 is not a list, dictionary, text or number; expected a pickle of data only");
   CHECK(complaint("\x80\x02N\x86.") == "f: pickle: byte 3: an instruction finds too few values");
 }
 

@@ -156,7 +156,7 @@ class Snapshot(unittest.TestCase):
         for protocol in (2, 4):
             done = self.imported(pickle.dumps({"segments": Shell(), "device_traces": []}, protocol=protocol))
             self.assertEqual(done.returncode, 2)
-            self.assertRegex(done.stderr, r"^\S*: pickle: byte \d+: instruction \d+ is no list, dictionary, text or number; expected a pickle of "
+            self.assertRegex(done.stderr, r"^\S*: pickle: byte \d+: instruction \d+ is not a list, dictionary, text or number; expected a pickle of "
                                           r"data only\n$")
         self.assertFalse(os.path.exists(self.path("pwned")))
 
@@ -214,7 +214,7 @@ class Snapshot(unittest.TestCase):
         done = run(*words, "-o", self.path("x"))
         self.assertEqual((done.returncode, done.stderr), (2, "export: a memory snapshot is of the allocator cuda or cuda-expandable, found 'exact'\n"))
         done = run(*words, "--allocator", "cuda")
-        self.assertEqual((done.returncode, done.stderr), (2, "export: a memory snapshot is no text; expected -o FILE\n"))
+        self.assertEqual((done.returncode, done.stderr), (2, "export: a memory snapshot is not text; expected -o FILE\n"))
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ TEST_CASE("a wrong reference to a synthetic graph says what is wrong", "[synthet
   CHECK(complaint_of([] { load_trace("trn:layers=100000,heads=100000"); }) ==
         "trn:layers=100000,heads=100000: about 651538461538 ops, expected at most 2000000");
   CHECK(complaint_of([] { load_trace("rnn:layers=2,steps=3,ops=400"); }) ==
-        "rnn:layers=2,steps=3,ops=400: ops: stands beside both 'layers' and 'steps', which say it already");
+        "rnn:layers=2,steps=3,ops=400: ops: given together with 'layers' and 'steps', which already determine it");
 }
 
 TEST_CASE("parallelism that no scaling gives is refused with what can be had", "[synthetic_graphs]") {

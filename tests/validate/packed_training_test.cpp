@@ -506,7 +506,7 @@ TEST_CASE("packed forms without a kernel are refused by name before anything run
   CHECK(lacks_codec(other, graph, tensor) ==
         "gives 2 B to a part; its largest value takes 4 B, a scale and a minimum 8 B");
   other = {.kind = CodecKind::quantize, .bits = 1, .parts = 3, .group_bytes = 4};
-  CHECK(lacks_codec(other, graph, tensor) == "has no bit for a size beside the sign");
+  CHECK(lacks_codec(other, graph, tensor) == "has no bit left for a magnitude next to the sign");
   other = quantized(4, 256);
   other.sample_bytes = 8;
   CHECK(lacks_codec(other, graph, tensor) == "gives 8 B to each sample");

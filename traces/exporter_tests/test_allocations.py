@@ -59,7 +59,7 @@ class Allocations(WithFolder):
         trace = self.read(output)
         self.assertNotIn("allocations", trace)
         self.assertEqual(trace["source"]["no_allocations_because"],
-                         "the forward of stage 1 (new) leaves 128 B beside its output, autograd saves 0")
+                         "the forward of stage 1 (new) leaves 128 B in addition to its output, autograd saves 0")
 
 
 @unittest.skipIf(torch is None, NO_TORCH)

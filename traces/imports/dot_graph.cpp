@@ -310,7 +310,7 @@ class DotReader {
   Found one_of_two(const DotAttributes& given, std::string_view one, std::string_view other) {
     const Found first = find(given, one), second = find(given, other);
     if (first != nullptr && second != nullptr) {
-      complaints_.add(second->second.place, other, fmt::format("stands beside '{}', expected one of them", one));
+      complaints_.add(second->second.place, other, fmt::format("given together with '{}', expected one of them", one));
     }
     return first != nullptr ? first : second;
   }

@@ -43,7 +43,7 @@ struct PiperDraft {
 std::int64_t number_of_key(JsonCursor value, std::string_view key, std::string_view noun) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);
-  if (error != std::errc{} || end != key.data() + key.size()) value.complain(fmt::format("the key is no {}", noun));
+  if (error != std::errc{} || end != key.data() + key.size()) value.complain(fmt::format("the key is not a {}", noun));
   return number;
 }
 

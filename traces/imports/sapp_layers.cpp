@@ -117,7 +117,7 @@ LayerTable parse_sapp_layers(std::string text, std::string file_name) {
   LayerTable table;
   table.name = std::move(draft.name);
   table.notes = {
-      {"imported_from", "layers of SAPP's pipeline balancing: ms, MB; backward = 2 forwards and what is recomputed"}};
+      {"imported_from", "layers of SAPP's pipeline balancing: ms, MB; backward = 2 forwards and the recomputation"}};
   std::size_t heads = 0, tails = 0, bodies = 0;
   for (std::size_t l = 0; l < draft.layers.size(); ++l) {
     SappLayer& from = draft.layers[l];

@@ -107,9 +107,9 @@ NetworkSizes sizes_for(const PublishedNetwork& network, const NetworkOptions& op
     refuse(reference, "", fmt::format("about {:.0f} ops, expected at most {}", ops, most_ops));
   }
   if (options.first > 0 && options.second > 0) {
-    refuse(
-        reference, "ops",
-        fmt::format("stands beside both '{}' and '{}', which say it already", network.first_size, network.second_size));
+    refuse(reference, "ops",
+           fmt::format("given together with '{}' and '{}', which already determine it", network.first_size,
+                       network.second_size));
   }
   constexpr int rounds = 3;  // ops at the borders of a network are not in proportion to its sizes
   for (int round = 0; round < rounds; ++round) {

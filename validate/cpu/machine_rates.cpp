@@ -210,7 +210,7 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
     const CopyThread other(to_device);
     rates.both_ways = rate(out);
   }
-  if (!proceed("kernels alone and beside copies")) return std::nullopt;
+  if (!proceed("kernels alone and during copies")) return std::nullopt;
   const Bench product(product_probe(512));
   // Alone and beside one and two copies by turns: the machine's own speed may change meanwhile.
   std::vector<double> alone;

@@ -284,7 +284,7 @@ std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& l
   rates.both_ways = repeated(repetitions, [&] { return rate_beside(to_host, to_device); });
   rates.host_copies =
       repeated(repetitions, [&] { return rate_beside(to_host, to_device) + rate_beside(to_device, to_host); });
-  if (!proceed("kernels alone and beside copies")) return std::nullopt;
+  if (!proceed("kernels alone and during copies")) return std::nullopt;
   const Bench product(product_probe(sizes.product), gpu, libraries);
   rates.slowdown = slowdowns(product, {&to_host, &to_device}, 3 * repetitions);
   if (!proceed("peaks of products")) return std::nullopt;

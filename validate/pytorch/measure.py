@@ -47,9 +47,9 @@ def command_line():
     parser = exporter.OneLineParser(prog="measure.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     positive = exporter.positive
     parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--quick", action="store_true", help="one plan of rotor at half the range of budgets, beside plain training, 3 rounds")
+    parser.add_argument("--quick", action="store_true", help="one plan of rotor at half the range of budgets and plain training, 3 rounds")
     parser.add_argument("--plans", type=positive, default=4, metavar="N", help="budgets of rotor (default 4)")
-    parser.add_argument("--strategies", default=",".join(OTHERS), metavar="A,B,...", help=f"beside rotor (default {','.join(OTHERS)})")
+    parser.add_argument("--strategies", default=",".join(OTHERS), metavar="A,B,...", help=f"in addition to rotor (default {','.join(OTHERS)})")
     parser.add_argument("--batch", type=positive, default=8, metavar="N", help="samples of a micro-batch (default 8)")
     parser.add_argument("--rounds", type=positive, default=5, metavar="N", help="timed rounds of all plans (default 5)")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")

@@ -224,7 +224,7 @@ class Memory(unittest.TestCase):
             apply(model, plan, loss=loss, limit="4 kB")
         apply(copy.deepcopy(model), plan, loss=loss, limit=5000)  # no more is needed than that
         step = apply(copy.deepcopy(model), plan, loss=loss, limit=live_bytes_of(model) + 40_000)
-        with self.assertRaisesRegex(LimitExceeded, r"^action \d+ .* beside the \d+ B that are there"):
+        with self.assertRaisesRegex(LimitExceeded, r"^action \d+ .* in addition to the \d+ B that are there"):
             step(inputs, targets)
         self.assertTrue(all(p.grad is None for p in step.model.parameters()))
 

@@ -405,7 +405,7 @@ class Reports(unittest.TestCase):
     def test_as_promised(self):
         report = self.on_gpu(0.0102, 0.004, 7_010_000)
         self.assertEqual(str(report), "rotor, the last 1 step\n  time   promised 10.00 ms, taken 10.20 ms (+2.0 %)\n"
-                                      "  peak   promised 10.00 MB, taken 10.01 MB (+0.1 %); beside it 1.00 MB that the plan does not know")
+                                      "  peak   promised 10.00 MB, taken 10.01 MB (+0.1 %); in addition 1.00 MB that the plan does not know")
 
     def test_the_peak_is_the_most_of_any_step(self):
         counts, events = self.counts(issue_s=0.001, rise_bytes=0), (SimpleNamespace(elapsed_time=lambda _: 1.0), SimpleNamespace(synchronize=lambda: None))

@@ -316,7 +316,7 @@ class WhatIsRead(Beside):
                 (int, lambda m, x: x * min(1.0, time.time()), "the model itself: its forward reads the clock (time)"),
                 (int, lambda m, x: x * min(1.0, time.perf_counter() + 1), "its forward reads the clock (perf_counter)"),
                 (int, lambda m, x: x * min(1.0, datetime.datetime.now().year), "its forward reads the clock (now)"),
-                (int, lambda m, x: x * len(in_a_file()), "its forward reads what is outside of it, which nobody can watch (open)"),
+                (int, lambda m, x: x * len(in_a_file()), "its forward reads values from outside of it, which cannot be watched (open)"),
                 (int, lambda m, x: x if random.choice([1, 2]) else -x, "its forward draws random numbers of Python or numpy"),
                 (int, lambda m, x: x if numpy.random.randint(4) < 9 else -x, "its forward draws random numbers of Python or numpy"),
                 (lambda: random.Random(0), lambda m, x: x if m.thing.random() < 2 else -x, "what it gives the model's code nobody can watch"),

@@ -241,7 +241,7 @@ class Hooks(unittest.TestCase):
         self.refused(lambda model, x, i: (x.register_hook(half), x)[1],
                      "the model itself: its forward registers a hook on a tensor's gradient (register_hook), which runs when it is recorded and in no step")
         self.refused(lambda model, x, i: (model.head.weight.register_hook(half), x)[1], "(register_hook)")
-        self.refused(lambda model, x, i: (x.retain_grad(), x)[1], "keeps the gradient of what is inside (retain_grad)")
+        self.refused(lambda model, x, i: (x.retain_grad(), x)[1], "keeps the gradient of an inner tensor (retain_grad)")
         inside = Noting()
         with self.assertRaisesRegex(Refused, r"^module '1': its forward registers a hook on a tensor's gradient \(register_hook\)"):
             split(nn.Sequential(nn.Linear(4, 4), inside, nn.Linear(4, 4)), batch(0), loss=mean_square)

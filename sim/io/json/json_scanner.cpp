@@ -194,7 +194,7 @@ void JsonScanner::take_literal(std::string_view literal) {
   }
   if (at_end()) invalid(next_, "expected a value, the text ends too early");
   invalid(next_, word.empty() ? fmt::format("expected a value, found {}", *next_)
-                              : fmt::format("'{}' is no value", word.substr(0, 60)));
+                              : fmt::format("'{}' is not a value", word.substr(0, 60)));
 }
 
 const char* JsonScanner::find(const char* container, std::string_view part) {

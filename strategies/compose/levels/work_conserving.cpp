@@ -69,7 +69,7 @@ bool is_work_conserving(const Pass& pass) {
 
 SimulatedParts or_work_conserving(const Problem& problem, SimulatedParts fixed) {
   if (!may_change_places(*fixed.made.partition)) {
-    return with_note(std::move(fixed), "the fixed order: what comes back to a device has its place in it");
+    return with_note(std::move(fixed), "the fixed order: returning micro-batches have their place in it");
   }
   auto turns = greedy_turns(*fixed.made.partition, turn_costs(problem, fixed.made));
   if (!turns) return with_note(std::move(fixed), "the fixed order: without it devices come to wait for each other");

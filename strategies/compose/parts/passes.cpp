@@ -115,7 +115,7 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
     }
     if (packs && !lists_saved(*problem.chain)) {
       throw InputError(
-          fmt::format("strategy '{}' chooses among the tensors that stages save, and those of '{}' list none",
+          fmt::format("strategy '{}' chooses among the tensors that stages save, and the stages of '{}' list none",
                       pass.strategy->name, problem.graph.name));
     }
     const bool updates = std::ranges::any_of(problem.graph.ops, updates_parameters);

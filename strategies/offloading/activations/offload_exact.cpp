@@ -469,7 +469,7 @@ constexpr auto offload_exact_options = options_of<OffloadExactOptions>(
         .name = "values",
         .least = 1,
         .most = 20,
-        .help = "largest number of values for which the search runs; with more the plan is that of offload_greedy",
+        .help = "largest number of values for which the search runs; with more, offload_greedy plans",
     }),
     store_option);
 

@@ -48,8 +48,8 @@ inline constexpr auto levels_option = option_of<&OffloadOptions::levels>({
 inline constexpr auto store_option = option_of<&OffloadOptions::to>({
     .name = "to",
     .values = "host or the name of a memory of the platform",
-    .help = "memory to which values are offloaded: host, which the platform names for "
-            "each device, or any other memory, also that of another device",
+    .help = "memory to which values are offloaded: host, which the platform names for each device, or any other "
+            "memory, such as another device's",
     .allowed = is_memory_name,
 });
 

@@ -241,7 +241,7 @@ std::vector<TapeOutcome> poet_tapes(const PartTask& task, const PoetOptions& opt
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   if (before != nullptr) return refused("poet chooses recomputation and paging together, itself", budgets);
   if (options.of_energy && options.power == 0) {
-    return refused("objective=energy needs power=WATTS, what the device draws while it computes", budgets);
+    return refused("objective=energy needs power=WATTS, the power of the device while it computes", budgets);
   }
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);

@@ -84,7 +84,7 @@ inline constexpr auto shared_updates_option = option_of<&LineOptions::first_upda
 inline constexpr auto backward_option = option_of<&LineOptions::splits_backward>({
     .name = "backward",
     .words = "whole split",
-    .help = "split: the gradient of a stage's input is sent before the gradients of its weights are made",
+    .help = "split: the gradient of a stage's input is sent before the gradients of its weights are computed",
 });
 
 /// Of strategies whose turns only wait for what they read, so that they may be taken in another order.
@@ -107,7 +107,7 @@ inline constexpr auto buckets_option = option_of<&LineOptions::bucket>({
 inline constexpr auto in_flight_option = option_of<&TurnOptions::in_flight>({
     .name = "in_flight",
     .values = "auto or a number from 1 on for each stage, such as 4:3:2:1",
-    .help = "micro-batches that a device of each stage keeps at most; auto: as the strategy does",
+    .help = "largest number of micro-batches in flight on a device of each stage; auto: the strategy's own",
     .allowed = is_in_flight,
 });
 
@@ -115,7 +115,7 @@ inline constexpr auto limit_option = option_of<&LimitedOptions::limit>({
     .name = "limit",
     .least = 0.01,
     .most = 100,
-    .help = "activations that a device may keep, in multiples of those of as many micro-batches as there are devices",
+    .help = "activations that a device may keep; 1: its activations of p micro-batches, on p devices",
 });
 
 inline constexpr auto orders_option = option_of<&LimitedOptions::published>({

@@ -399,7 +399,7 @@ IdealsOutcome plan_ideals(const IdealsProblem& problem) {
   constexpr double rounding = 1 + 1e-9;
   IdealsSearch search(problem, groups, *ideals);
   if (search.run(bound * rounding) == no_load) {
-    return {.plan = {}, .reason = "no device or host can take what must be together"};
+    return {.plan = {}, .reason = "no device or host can take all ops that must stay together"};
   }
   return {.plan = search.plan(), .reason = {}};
 }

@@ -298,21 +298,20 @@ class AutoPlacement {
   std::string note_;
 };
 
-constexpr auto auto_options =
-    options_of<AutoOptions>(place_on_option, homes_option,
-                            option_of<&AutoOptions::effort>({
-                                .name = "effort",
-                                .least = 0.01,
-                                .most = 100,
-                                .help = "how much work the search does, in multiples of what it does by default",
-                            }),
-                            option_of<&AutoOptions::seed>({
-                                .name = "seed",
-                                .least = 0,
-                                .most = 1'000'000'000,
-                                .values = "a whole number from 0",
-                                .help = "of the order in which moves are tried",
-                            }));
+constexpr auto auto_options = options_of<AutoOptions>(place_on_option, homes_option,
+                                                      option_of<&AutoOptions::effort>({
+                                                          .name = "effort",
+                                                          .least = 0.01,
+                                                          .most = 100,
+                                                          .help = "work of the search, as a multiple of the default",
+                                                      }),
+                                                      option_of<&AutoOptions::seed>({
+                                                          .name = "seed",
+                                                          .least = 0,
+                                                          .most = 1'000'000'000,
+                                                          .values = "a whole number from 0",
+                                                          .help = "seed of the order in which moves are tried",
+                                                      }));
 
 std::vector<PartitionOutcome> auto_partition(const Problem& problem, const AutoOptions& options,
                                              std::span<const std::optional<Bytes>> budgets) {

@@ -35,7 +35,7 @@ ListOutcome baechi_placement(const OpDag& dag, const Machine& machine, BaechiMet
   std::vector<std::uint32_t> favourite;
   if (method == BaechiMethod::sct) favourite = favourite_children(small.dag, machine).child;
   const std::optional<BaechiSchedule> schedule = baechi_schedule(small.dag, machine, favourite);
-  if (!schedule) return Infeasible{.reason = "no device has room for what is to be placed next", .smallest = {}};
+  if (!schedule) return Infeasible{.reason = "no device has room for the next group of ops", .smallest = {}};
   ListSchedule made;
   made.makespan = schedule->made.makespan;
   made.placement.on.resize(dag.size);
@@ -59,7 +59,8 @@ extern constinit const StrategyInfo baechi_etf_strategy{
     .name = "baechi_etf",
     .family = Family::placement,
     .summary =
-        "groups and fuses ops, then takes within memory what starts first, with one channel for transfers a device",
+        "groups and fuses ops, then places the op that starts first, within memory, with one transfer channel per "
+        "device",
     .source = "Jeon et al., SoCC 2020",
     .options = baechi_etf_options,
     .kind = PartitionStrategy{.partition = by_options<baechi_etf_partition>},
@@ -71,7 +72,8 @@ extern constinit const StrategyInfo baechi_etf_strategy{
 extern constinit const StrategyInfo baechi_sct_strategy{
     .name = "baechi_sct",
     .family = Family::placement,
-    .summary = "as baechi_etf, but devices wait for the favourite child of what ran last, by a linear program",
+    .summary =
+        "as baechi_etf, but a device waits for the favourite child of the op that ran last, found by a linear program",
     .source = "Jeon et al., SoCC 2020; Hanen and Munier 1995",
     .options = baechi_sct_options,
     .kind = PartitionStrategy{.partition = by_options<baechi_sct_partition>},

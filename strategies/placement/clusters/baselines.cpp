@@ -177,7 +177,7 @@ PlacementOutcome place_round_robin(const OpDag& dag, const Machine& machine) {
 extern constinit const StrategyInfo round_robin_strategy{
     .name = "round_robin",
     .family = Family::placement,
-    .summary = "Ops to the devices in turn: what a placement is worth that knows nothing.",
+    .summary = "Ops to the devices in turn: the baseline of a placement that knows nothing.",
     .source = "folklore",
     .options = round_robin_options,
     .kind = PartitionStrategy{.partition = by_options<round_robin_partition>},

@@ -30,7 +30,7 @@ inline constexpr auto partition_seed_option = option_of<&SeededOptions::seed>({
     .name = "seed",
     .least = 1,
     .most = 1'000'000,
-    .help = "of what the method decides at random; the same seed gives the same parts",
+    .help = "seed of the method's random decisions; the same seed gives the same parts",
 });
 
 }  // namespace plimsoll

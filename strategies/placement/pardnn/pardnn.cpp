@@ -306,12 +306,11 @@ struct PardnnChoice : PlacingOptions {
 
 constexpr auto pardnn_options = options_of<PardnnChoice>(
     place_on_option, homes_option, queue_option, usable_option,
-    option_of<&PardnnChoice::memory>({.name = "memory",
-                                      .words = "none 1 2",
-                                      .help = "none: memory is not looked at; 1: what does not fit in an emulation "
-                                              "moves; 2: the longest path is split and "
-                                              "parameters are balanced before it is emulated; where the emulation then "
-                                              "does not fit, nothing is placed"}),
+    option_of<&PardnnChoice::memory>(
+        {.name = "memory",
+         .words = "none 1 2",
+         .help = "none: memory is ignored; 1: ops that do not fit in an emulation move; 2: the longest path is split "
+                 "and parameters are balanced before the emulation; where it then does not fit, nothing is placed"}),
     option_of<&PardnnChoice::refines>({.name = "refine",
                                        .words = "none v1",
                                        .help = "none: paths stay where they are mapped; v1: before memory is looked "
@@ -441,7 +440,7 @@ PlacementOutcome place_pardnn(const OpDag& dag, const Machine& machine, const Pa
 extern constinit const StrategyInfo pardnn_strategy{
     .name = "pardnn",
     .family = Family::placement,
-    .summary = "critical paths to devices, other paths by locality and load; what overflows memory moves",
+    .summary = "critical paths to devices, other paths by locality and load; ops that overflow memory move",
     .source =
         "Qararyah et al., 'A computational-graph partitioning method for training memory-constrained DNNs', Parallel "
         "Computing 2021",

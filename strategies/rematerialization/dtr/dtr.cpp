@@ -269,8 +269,8 @@ constexpr auto dtr_options = options_of<DtrStrategyOptions>(
         .name = "release",
         .words = "evict banish",
         .help =
-            "what happens to a tensor that is no longer referenced: evict: it may be recomputed; banish: it is gone "
-            "for ever, and tensors computed from it are never evicted (only with heuristic=local, lru, size or random)",
+            "what happens to a tensor that is no longer referenced: evict: it may be recomputed; banish: it is freed "
+            "for good, and tensors computed from it are never evicted (only with heuristic=local, lru, size or random)",
     }),
     option_of<&DtrStrategyOptions::seed>({
         .name = "seed",

@@ -134,7 +134,7 @@ constexpr auto checkmate_lp_options = options_of<CheckmateLpOptions>(
         .name = "samples",
         .least = 0,
         .most = 100'000,
-        .help = "number of random roundings at each level, beside the thresholds 0.1 to 0.9",
+        .help = "number of random roundings at each level, in addition to the thresholds 0.1 to 0.9",
     }),
     option_of<&CheckmateLpOptions::seed>({
         .name = "seed",

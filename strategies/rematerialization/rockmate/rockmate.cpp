@@ -258,8 +258,8 @@ constexpr auto rockmate_options = options_of<RockmateOptions>(
         .name = "options",
         .least = 1,
         .most = 100,
-        .help = "number of budgets at which each block is solved, once for all the memory that it needs and once for "
-                "what it keeps between its forward and backward",
+        .help = "number of budgets at which each block is solved, both for its peak memory and for the bytes that it "
+                "keeps between its forward and backward",
     }),
     option_of<&RockmateOptions::slots>({
         .name = "slots",

@@ -83,7 +83,8 @@ TapeOutcome plan_in_flight(const PartTask& task, const RotorOptions& options, By
     PlannedTape tape = planned(task, plan->sequence, std::nullopt);
     if (tape.peak <= budget && (!fastest || tape.makespan < fastest->makespan)) fastest = std::move(tape);
   }
-  if (!fastest) return Infeasible{"no recomputation of stages fits beside what other micro-batches keep", std::nullopt};
+  if (!fastest)
+    return Infeasible{"no recomputation of stages fits into the memory that other micro-batches leave", std::nullopt};
   return *std::move(fastest);
 }
 

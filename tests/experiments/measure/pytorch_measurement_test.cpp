@@ -102,9 +102,9 @@ TEST_CASE("the ranking of plans is by predicted times", "[program][pytorch]") {
 TEST_CASE("files that are no measurement of PyTorch are refused", "[program][pytorch]") {
   const ProgramRun trace = compared(R"({"format": "plimsoll.trace.v1"})");
   CHECK(trace.exit_code == 2);
-  CHECK(
-      trace.err ==
-      "m.json: format: expected \"plimsoll.pytorch_measurement.v1\": this is no file of validate/pytorch/measure.py\n");
+  CHECK(trace.err ==
+        "m.json: format: expected \"plimsoll.pytorch_measurement.v1\": this is not a file of "
+        "validate/pytorch/measure.py\n");
   json file = small_measurement();
   file["rows"][1].erase("measured");
   const ProgramRun bare = compared(file.dump());

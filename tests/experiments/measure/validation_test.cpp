@@ -289,7 +289,7 @@ TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finishe
                    out + " >/dev/null 2>" + err)
                       .c_str());
   CHECK(WEXITSTATUS(status) == 130);
-  CHECK(text_of(err).ends_with("interrupted: what is finished is kept\n"));
+  CHECK(text_of(err).ends_with("interrupted: finished results are kept\n"));
   CHECK(std::filesystem::exists(folder / "out/rows.jsonl"));
 }
 

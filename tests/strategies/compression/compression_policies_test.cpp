@@ -223,7 +223,7 @@ TEST_CASE("ActNN's fifth level is the fourth one, and says what the allocator do
   CHECK(five.peak == four.peak);
   CHECK(five.makespan == four.makespan);
   CHECK(four.note.empty());
-  CHECK(five.note.starts_with("level 5 keeps what level 4 does and defragments memory"));
+  CHECK(five.note.starts_with("level 5 keeps the same as level 4 and defragments memory"));
 }
 
 TEST_CASE("policies refuse networks that have nothing for them", "[compression]") {

@@ -129,13 +129,12 @@ TEST_CASE("signs from batch norms need what these read as it is, and a graph", "
     return std::string();
   };
   const Problem problem = problem_on_h200("resnet18:batch=2", Optimizer::none);
-  CHECK(
-      complaint(problem, "pool(relu=recompute,tensors=conv.input+bn.input)") ==
-      "pool: relu=recompute takes signs from what batch norms read, which must wait as it is, and for ReLUs only where "
-      "these are not named: leave bn out of tensors=conv.input+bn.input");
+  CHECK(complaint(problem, "pool(relu=recompute,tensors=conv.input+bn.input)") ==
+        "pool: relu=recompute takes signs from the inputs of batch norms, which must be kept unpacked, and serves only "
+        "ReLUs that are not named: leave bn out of tensors=conv.input+bn.input");
   CHECK(complaint(problem, "quantize(relu=recompute)") ==
-        "quantize: relu=recompute takes signs from what batch norms read, which must wait as it is, and for ReLUs only "
-        "where these are not named: leave all out of tensors=all");
+        "quantize: relu=recompute takes signs from the inputs of batch norms, which must be kept unpacked, and serves "
+        "only ReLUs that are not named: leave all out of tensors=all");
   CHECK(complaint(problem, "pool(relu=recmpute)").find("bit, byte, keep or recompute") != std::string::npos);
 }
 

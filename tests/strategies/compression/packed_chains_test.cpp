@@ -367,7 +367,7 @@ std::string complaint(const Problem& problem, const std::string& spec) {
 TEST_CASE("chains that do not list what they save are refused, and lists without a match", "[compression]") {
   const Problem even = problem_of(even_chain(4), gpus({.count = 2}), {.micro_batches = 2, .inner = Inner::apart});
   const std::string none =
-      "strategy 'quantize' chooses among the tensors that stages save, and those of 'even' list none";
+      "strategy 'quantize' chooses among the tensors that stages save, and the stages of 'even' list none";
   CHECK(complaint(even, "quantize") == none);
   CHECK(complaint(even, "1f1b|rotor|quantize") == none);
   const Chain transformer =

@@ -116,8 +116,8 @@ TEST_CASE("offloading strategies follow each other in one order only", "[combine
   };
   CHECK(message("rotor|offload_greedy|zero_offload").empty());
   CHECK(message("zero_offload|offload_greedy") ==
-        "spec:1:14: 'offload_greedy' cannot follow 'zero_offload': what moves activations stands before what moves "
-        "parameters, gradients or states");
+        "spec:1:14: 'offload_greedy' cannot follow 'zero_offload': a strategy that moves activations comes before one "
+        "that moves parameters, gradients or states");
   CHECK(message("zero_offload|demand_layering") ==
         "spec:1:14: 'demand_layering' cannot follow 'zero_offload': both move parameters, gradients or states");
   CHECK(message("vdnn|capuchin") == "spec:1:6: 'capuchin' cannot follow 'vdnn': both move activations");

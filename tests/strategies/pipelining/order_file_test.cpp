@@ -116,8 +116,9 @@ TEST_CASE("exchanges that cannot be are refused where they are wrong", "[pipelin
   CHECK(refusal(without(text, "0SEND_F0", "0SEND_B0")) ==
         "o.csv:1:5: 0SEND_B0: there is no such part on the other end");
   CHECK(refusal(without(text, "0SEND_F1", "0SEND_F0")) == "o.csv:1:18: 0SEND_F0: a second time");
-  CHECK(refusal(without(text, "0F0,0SEND_F0", "0SEND_F0,0F0")) == "o.csv:1:1: 0SEND_F0: before what it sends is made");
-  CHECK(refusal(without(text, "1RECV_F0,1F0", "1F0,1RECV_F0")) == "o.csv:2:5: 1RECV_F0: behind what reads it");
+  CHECK(refusal(without(text, "0F0,0SEND_F0", "0SEND_F0,0F0")) ==
+        "o.csv:1:1: 0SEND_F0: before the value that it sends is computed");
+  CHECK(refusal(without(text, "1RECV_F0,1F0", "1F0,1RECV_F0")) == "o.csv:2:5: 1RECV_F0: after the op that reads it");
   CHECK(refusal(without(text, "0SEND_F1", "1SEND_B1")) == "o.csv:1:18: 1SEND_B1: part 1 is on rank 1");
   CHECK(refusal("0F0,0SEND_F0,1F0,1B0,0B0\n") == "o.csv:1:5: 0SEND_F0: parts 0 and 1 are on one rank");
   CHECK(refusal(without(text, "0SEND_F1", "0SEND_F2")) == "o.csv:1:18: 0SEND_F2: there are 2 micro-batches");

@@ -173,7 +173,7 @@ TEST_CASE("v_half's limit is refused where it says nothing, and where no block k
     }
     return "nothing";
   };
-  CHECK(refusal("v_half(limit=1)") == "v_half: a limit is what pattern=exhaustive keeps; other patterns have theirs");
+  CHECK(refusal("v_half(limit=1)") == "v_half: only pattern=exhaustive takes a limit; other patterns have their own");
   CHECK(refusal("v_half(pattern=exhaustive,limit=0.49)") ==
         "v_half: no building block keeps as little as limit=0.49; the least is 0.5");
   CHECK(refusal("v_half(pattern=exhaustive,limit=0.5)") == "nothing");

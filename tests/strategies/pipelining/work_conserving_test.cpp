@@ -229,8 +229,7 @@ TEST_CASE("turns in which values come back to a device keep their places", "[pip
                    {.micro_batches = random.between(2, 5), .backward = Backward::split});
     const PlanOutcome made = plan(problem, parse_spec("zb_h1(work_conserving=yes)|vdnn", "test"), std::nullopt);
     CHECK(check(std::get<Plan>(made).schedule, problem.graph, problem.platform).empty());
-    come_back +=
-        std::get<Plan>(made).note == "the fixed order: what comes back to a device has its place in it" ? 1 : 0;
+    come_back += std::get<Plan>(made).note == "the fixed order: returning micro-batches have their place in it" ? 1 : 0;
   }
   if (all_cases()) CHECK(come_back > 0);
 }

@@ -142,7 +142,8 @@ TEST_CASE("channel_prune says what has no channels that it knows", "[prune]") {
   CHECK(prune_refusal(problem_of(row_of_ops(3), gpus({})), "channel_prune") ==
         "channel_prune: '" + row_of_ops(3).name + "' has no convolutions");
   CHECK(prune_refusal(classifier("resnet18:batch=1", Optimizer::adam), "adam8bit|channel_prune")
-            .find("is no state of a number for each of a parameter's: prune channels first") != std::string::npos);
+            .find("does not have one number for each number of a parameter: prune channels first") !=
+        std::string::npos);
   for (const std::string spec : {"channel_prune(ratio=1)", "channel_prune(ratio=-0.1)", "channel_prune(times=no)"}) {
     CHECK_THROWS_AS(parse_spec(spec, "test"), InputError);
   }

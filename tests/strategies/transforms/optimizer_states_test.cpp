@@ -199,9 +199,9 @@ TEST_CASE("updates of 8-bit states stand behind pipelines", "[adam8bit]") {
       const Problem changed = changed_by(whole, "adam8bit");
       CHECK(check(made.schedule, changed.graph, changed.platform, 1).empty());
     }
-    CHECK(
-        refusal_of(whole, "adam8bit|seq1f1b(stages=2)") ==
-        "seq1f1b: it slices a model as its trace has it, and a transform before it has changed what is trained or how");
+    CHECK(refusal_of(whole, "adam8bit|seq1f1b(stages=2)") ==
+          "seq1f1b: it slices a model as its trace states it, but a transform before it has changed which parameters "
+          "are trained or their states");
   }
 }
 
@@ -367,9 +367,9 @@ TEST_CASE("galore's decomposition is a spike of memory that the other steps do n
   const std::int64_t usual = 3 * 1600 + 2 * 160'000, decomposes = 2 * 160'000 + 400 + 160'000;
   CHECK(spike.peak - mean.peak == Bytes{4 * (decomposes - usual)});
   CHECK(changed_by(whole, "galore").notes ==
-        std::vector<std::string>{"galore projects 1 matrices to rank 4; one step in 200 decomposes them, with up to "
-                                 "1.92 MB beside, other steps with up to 1.30 MB: this is a step of mean time and of "
-                                 "the others' memory; galore|backward_updates does without 0 B of gradients"});
+        std::vector<std::string>{"galore projects 1 matrices to rank 4; one step in 200 decomposes them and needs up "
+                                 "to 1.92 MB more, other steps up to 1.30 MB: this is a step of mean time and of the "
+                                 "others' memory; galore|backward_updates saves 0 B of gradients"});
 }
 
 TEST_CASE("galore says what it cannot project", "[galore]") {

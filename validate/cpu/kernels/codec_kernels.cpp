@@ -145,7 +145,7 @@ std::optional<std::string> lacks_quantization(const Codec& codec) {
                        codec.group_bytes);
   }
   if (!has_largest && codec.zero_mask) return "leaves out zeros and keeps minima";
-  if (has_largest && !codec.zero_mask && codec.bits < 2) return "has no bit for a size beside the sign";
+  if (has_largest && !codec.zero_mask && codec.bits < 2) return "has no bit left for a magnitude next to the sign";
   return std::nullopt;
 }
 

@@ -290,7 +290,7 @@ class Dispatched:
         if self.name in UNINITIALISED:
             why = why or "uninitialised memory"
         if self.name in UNBOUND:
-            why = why or "what lies beside a tensor in its memory"
+            why = why or "memory beyond the tensor's own values"
         for asked in union(slot.sizes for _, slot in self.given if slot not in read) | self.unseen():
             if asked.inputs or asked.why:
                 inputs, why = inputs | asked.inputs, why or asked.why or "a shape that follows from data"

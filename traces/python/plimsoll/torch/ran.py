@@ -56,7 +56,7 @@ class CodeThatRuns:
         if isinstance(owner, random.Random) and function.__name__ not in STATES:
             self.draws = self.draws or self.said(DRAWS, function.__name__)
         elif is_of_model and (function is open or function is input):
-            self.asks = self.said("reads what is outside of it, which nobody can watch", function.__name__)
+            self.asks = self.said("reads values from outside of it, which cannot be watched", function.__name__)
         elif is_of_model and (function in CLOCKS or isinstance(owner, type) and issubclass(owner, datetime.date) and function.__name__ in DATES):
             self.asks = self.said("reads the clock", function.__name__)
 

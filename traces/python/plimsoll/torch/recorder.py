@@ -34,7 +34,7 @@ OF_TORCH = set(vars(torch.nn.Module())) - {"training"}  # attributes of every mo
 SET_DATA = torch.Tensor.data.__set__
 ON_GRADIENTS = {"register_hook": "registers a hook on a tensor's gradient (register_hook)",
                 "register_post_accumulate_grad_hook": "registers a hook on a parameter's gradient (register_post_accumulate_grad_hook)",
-                "retain_grad": "keeps the gradient of what is inside (retain_grad)"}
+                "retain_grad": "keeps the gradient of an inner tensor (retain_grad)"}
 
 
 class Ref:

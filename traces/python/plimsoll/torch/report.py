@@ -104,7 +104,7 @@ class Report:
                  f"  time   promised {told_seconds(self.promised_s)}{most}, taken {told_seconds(self.taken_s)}{told_off(self.taken_s, self.promised_s)}"]
         if self.peak_bytes is not None:
             lines += [f"  peak   promised {told_bytes(self.promised_peak_bytes)}{most}, taken {told_bytes(self.peak_bytes)}"
-                      f"{told_off(self.peak_bytes, self.promised_peak_bytes)}; beside it {told_bytes(self.beside_bytes)} that the plan does not know"]
+                      f"{told_off(self.peak_bytes, self.promised_peak_bytes)}; in addition {told_bytes(self.beside_bytes)} that the plan does not know"]
         else:
             lines += [f"  peak   promised {told_bytes(self.promised_peak_bytes)}{most}; torch counts no bytes on a CPU (measure.py does, with a counter of "
                       f"its own): the whole process has had at most {told_bytes(self.resident_set_bytes)} since it began"]
@@ -145,8 +145,8 @@ def advice_on_time(report, on_cpu):
     if report.taken_s < report.promised_s:
         return [] if report.is_at_most else ["faster than promised: the trace was measured on another machine or a busy one; with one of this machine a plan may recompute less"]
     if on_cpu:
-        return [f"slower than promised: the trace was measured on another machine, with other threads (here {torch.get_num_threads()}) or without what "
-                "runs beside; measure it again as you train"]
+        return [f"slower than promised: the trace was measured on another machine, with other threads (here {torch.get_num_threads()}) or without the "
+                "load that is there now; measure it again as you train"]
     if report.issue_s >= ISSUING * report.taken_s:
         return [f"slower than promised, and the host binds: it issued for {told_seconds(report.issue_s)}, the GPU waited; a larger batch, fewer stages "
                 "(--stages), or nothing else on the host"]
@@ -163,7 +163,7 @@ def advice_on_peak(report):
     if more > 0:
         return ["more than promised: the model runs in another precision (--amp) or course than when it was measured, or its kernels take other "
                 f"workspaces here; measure it again on this device, until then plan with {told_bytes(more)} less memory"]
-    return [] if report.is_at_most else [f"less than promised (gradients that were there already count as beside it): up to {told_bytes(-more)} more of --memory buy time"]
+    return [] if report.is_at_most else [f"less than promised (gradients that were there already count as additional): up to {told_bytes(-more)} more of --memory buy time"]
 
 
 def advice_on_sizes(above):

@@ -63,7 +63,7 @@ class InARow(torch.nn.Module):
         for number, item in enumerate(modules):
             name, module = item if isinstance(item, tuple) else (f"stage{number}", item)
             if not isinstance(module, torch.nn.Module):
-                raise Refused(f"stage '{name}' is no nn.Module but {type(module).__name__}")
+                raise Refused(f"stage '{name}' is not an nn.Module but {type(module).__name__}")
             self._modules[name] = module  # names may have dots, which add_module refuses
 
     def forward(self, x):

@@ -372,7 +372,7 @@ class Step:
         before = self.plan.actions[number - 1].after_bytes if number else self.plan.predicted["resident_bytes"]
         live = self.live_bytes()
         if live + max(0, action.peak_bytes - before) > self.limit:
-            raise LimitExceeded(f"{self.plan.name_of(number)} needs {action.peak_bytes - before} B beside the {live} B that are there, above "
+            raise LimitExceeded(f"{self.plan.name_of(number)} needs {action.peak_bytes - before} B in addition to the {live} B that are there, above "
                                 f"the limit of {self.limit} B")
 
     def live_bytes(self):

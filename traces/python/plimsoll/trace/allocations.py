@@ -184,7 +184,7 @@ class StageOrders:
         facts, left = self.saved.stages[k], sum(order.bytes[number] for number in inner)
         expected = (facts["inner"] if kind == "new" else 0) + (facts["output"] if k + 1 == self.count else 0)
         if left != expected:
-            raise Unexplained(f"the forward of stage {k} ({kind}) leaves {left} B beside its output, autograd saves {expected}")
+            raise Unexplained(f"the forward of stage {k} ({kind}) leaves {left} B in addition to its output, autograd saves {expected}")
         if kind == "no_grad" and k + 1 == self.count:  # the loss, which the caller lets go
             order.follow_frees([(address, -order.bytes[number]) for address, number in list(order.alive.items())])
         return lists(order, [] if kind == "no_grad" else inner, tensors, [])
@@ -237,7 +237,7 @@ def plain_orders(chain, logs, memory):
             order.follow(parts.get(part, []))
             pieces.append(order.order[before:])
         if set(order.alive) - set(probe.gradients[None]):
-            raise Unexplained("something lives on behind a plain iteration that is no gradient")
+            raise Unexplained("something other than a gradient lives on after a plain iteration")
         counted = memory[f"{kind}_by_stage"]
         peak, expected = replayed(order.order)[0], max(counted.forward_peak, *counted.peak.values())
         if peak != expected:

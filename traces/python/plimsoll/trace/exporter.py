@@ -74,7 +74,7 @@ def command_line():
     what.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     what.add_argument("--amp", choices=("bf16", "fp16"), help="autocast around each forward; parameters stay as --dtype says")
     what.add_argument("--compile", action="store_true",
-                      help="run each stage of a chain through torch.compile (torch 2): what is saved and how long it takes are other then")
+                      help="run each stage of a chain through torch.compile (torch 2): saved tensors and times differ then")
     what.add_argument("--optimizer", choices=("sgd", "momentum", "adam", "adamw"),
                       help="measure its step too: written into the source, and with --graph an op for each parameter")
     what.add_argument("--image-size", type=positive, default=224, metavar="N", help="pixels a side (default 224)")

@@ -159,7 +159,7 @@ def densenet_stages(network):
 
 def gpt_subject(options):
     if options.width % options.heads:
-        raise UsageError(f"--width {options.width} is no multiple of --heads {options.heads}")
+        raise UsageError(f"--width {options.width} is not a multiple of --heads {options.heads}")
     torch.manual_seed(options.seed)
     pairs = gpt_stages(options.layers, options.width, options.heads, options.sequence, options.vocabulary,
                        options.dropout, options.attention == "fused", not options.untied)
@@ -242,5 +242,5 @@ def named_modules_of(stages, where):
     pairs = [item if isinstance(item, tuple) else (f"stage{i}", item) for i, item in enumerate(stages)]
     for name, module in pairs:
         if not isinstance(module, nn.Module):
-            raise UsageError(f"--model {where}: stage '{name}' is no nn.Module but {type(module).__name__}")
+            raise UsageError(f"--model {where}: stage '{name}' is not an nn.Module but {type(module).__name__}")
     return pairs

@@ -12,7 +12,7 @@ from plimsoll.torch.versions import draws_numbers, storage_of
 
 from .storages import tensors_in
 
-OUTSIDE = "a tensor that is no buffer"
+OUTSIDE = "a tensor that is not a buffer"
 
 
 class Watch:
