@@ -379,7 +379,8 @@ extern constinit const StrategyInfo zb_h1_strategy{
     .name = "zb_h1",
     .family = Family::pipelining,
     .summary =
-        "1f1b whose weight gradients are made later, when a stage would be idle; micro-batches in flight as in 1f1b",
+        "1f1b whose weight gradients are computed later, when a stage would be idle; micro-batches in flight as in "
+        "1f1b",
     .source = "Qi et al., 'Zero bubble pipeline parallelism', ICLR 2024",
     .chains_only = true,
     .options = zb_h1_options,

@@ -54,9 +54,13 @@ inline std::optional<std::string> yaml_difference(const YamlCursor& ours, const 
 
 /// What we refuse although yaml-cpp takes it.
 inline bool is_our_own_refusal(const std::string& what) {
-  constexpr std::array<const char*, 7> known{
-      "repeated key",      "a key must be a word", "nested deeper than",         "values, aliases expanded",
-      "a second document", "the file is empty",    "an alias inside the node that it"};
+  constexpr std::array<const char*, 7> known{"repeated key",
+                                             "a key must be a word",
+                                             "nested deeper than",
+                                             "values, aliases expanded",
+                                             "a second document",
+                                             "the file is empty",
+                                             "an alias inside the node that it"};
   return std::ranges::any_of(known, [&](const char* each) { return what.find(each) != std::string::npos; });
 }
 
