@@ -1,4 +1,4 @@
-// Orders from building blocks in a V, and the evaluator of orders.
+// Orders from building blocks in a V.
 
 #include <map>
 
@@ -177,31 +177,6 @@ TEST_CASE("v_half's limit is refused where it says nothing, and where no block k
   CHECK(refusal("v_half(pattern=exhaustive,limit=0.49)") ==
         "v_half: no building block keeps as little as limit=0.49; the least is 0.5");
   CHECK(refusal("v_half(pattern=exhaustive,limit=0.5)") == "nothing");
-}
-
-TEST_CASE(
-    "the evaluator of orders gives the event engine's times on unequal parts whose transfers do not share bandwidth",
-    "[pipelining]") {
-  for (const RandomCase seed : random_cases(1, 60)) {
-    Random random(seed);
-    const std::uint32_t devices = random.between(1, 4), m = random.between(1, 9);
-    Chain chain = with_weight_times(random_small_chain(seed, random.between(2 * devices, 2 * devices + 5)));
-    for (Stage& stage : chain.stages) stage.parameters.clear();  // shared ones' gradients are sent at the end
-    for (const char* spec : {"gpipe", "1f1b", "eager_1f1b", "interleaved", "zb_h2", "zb_v", "v_half"}) {
-      INFO(spec);
-      const std::vector<Pass> passes = parse_spec(spec, "test");
-      const Problem problem =
-          problem_of(chain, gpus({.count = devices, .peer_latency = Seconds{random.between(0, 6) * 3.0}}),
-                     {.micro_batches = m, .backward = backward_for(passes)});
-      const std::optional<Bytes> any;
-      const auto outcomes = passes[0].strategy->partition(problem, passes[0].options, std::span(&any, 1));
-      const Partition& partition = *std::get<std::shared_ptr<const Partition>>(outcomes[0]);
-      const OrderTimes times = time_order(part_costs(problem, partition), m, order_of(partition));
-      const Plan made = std::get<Plan>(plan(problem, passes, std::nullopt));
-      CHECK(times.makespan() == Approx(made.makespan.value).epsilon(1e-9));
-      CHECK(times.longest() == Approx(longest_stage_of(problem, made).value).epsilon(1e-9));
-    }
-  }
 }
 
 }  // namespace
