@@ -6,7 +6,7 @@
 import subprocess
 import sys
 
-SINCE = "d581bb1ebfa37961c0ca695ec71be8a793a23732"
+SINCE = "5be4898be8c6da0737895373bae75b74800225c7"
 MOST = 72
 
 
