@@ -18,8 +18,8 @@ namespace {
 
 using Budgets = std::span<const std::optional<Bytes>>;
 
-constexpr std::int64_t portfolio_rungs = 4;    // fixed budgets whose best plans are improved
-constexpr std::int64_t trials_at_effort = 40;  // simulations a rung
+constexpr std::int64_t portfolio_levels = 4;   // fixed budgets whose best plans are improved
+constexpr std::int64_t trials_at_effort = 40;  // simulations a level
 constexpr std::int64_t front_points = 32;
 constexpr double portfolio_rounding = 1e-12;
 
@@ -40,9 +40,9 @@ std::vector<std::optional<Bytes>> ladder(const PartTask& task) {
       store_all_strategy.tapes(task, Options(store_all_strategy.options), std::span(&unlimited, 1), nullptr).front();
   const Bytes least = bounds_of(task).memory, most = std::get<PlannedTape>(plain).peak;
   std::vector<std::optional<Bytes>> budgets;
-  for (std::uint32_t k = 0; k < portfolio_rungs && least < most; ++k) {
-    budgets.emplace_back(most - range_of(most - least, {k, portfolio_rungs}).offset -
-                         range_of(most - least, {k, portfolio_rungs}).length);
+  for (std::uint32_t k = 0; k < portfolio_levels && least < most; ++k) {
+    budgets.emplace_back(most - range_of(most - least, {k, portfolio_levels}).offset -
+                         range_of(most - least, {k, portfolio_levels}).length);
   }
   return budgets;
 }
@@ -60,7 +60,7 @@ class Portfolio {
     if (effort > 0) {
       for (const std::optional<Bytes>& budget : ladder(task)) rows_.emplace_back().budget = budget;
     }
-    first_rung_ = asked.size();
+    first_level_ = asked.size();
     rows_.emplace_back().budget = Bytes{0};  // tells what each member needs at least
   }
 
@@ -70,7 +70,7 @@ class Portfolio {
     for (const Member& member : portfolio_members(chain != nullptr, size, effort_, target_)) ask(member);
     improve();
     std::vector<TapeOutcome> outcomes;
-    for (std::size_t r = 0; r < first_rung_; ++r) outcomes.push_back(outcome(rows_[r]));
+    for (std::size_t r = 0; r < first_level_; ++r) outcomes.push_back(outcome(rows_[r]));
     return outcomes;
   }
 
@@ -131,7 +131,7 @@ class Portfolio {
   };
 
   void improve() {
-    for (std::size_t r = first_rung_; r < rows_.size(); ++r) {
+    for (std::size_t r = first_level_; r < rows_.size(); ++r) {
       const Row& row = rows_[r];
       if (!row.best || !row.budget || is_settled(row)) continue;
       PlannedTape made = improved(task_, *row.best, *row.budget, trials_at_effort * effort_,
@@ -164,8 +164,8 @@ class Portfolio {
   MembersFor target_;
   Seconds bound_;
   bool has_alternatives_;
-  std::size_t first_rung_ = 0;
-  std::vector<Row> rows_;  // those asked, the rungs, and nothing
+  std::size_t first_level_ = 0;
+  std::vector<Row> rows_;  // those asked, the levels, and nothing
   std::vector<Improved> improved_;
   std::optional<Bytes> smallest_;
 };

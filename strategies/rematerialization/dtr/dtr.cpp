@@ -185,7 +185,7 @@ struct DtrStrategyOptions {
   std::uint64_t seed = 0;
 };
 
-constexpr std::int64_t dtr_rungs = 40;
+constexpr std::int64_t dtr_levels = 40;
 constexpr std::int64_t thrash_limit = 10;  // rematerialisation may take nine times the model's own time
 
 /// What the largest call needs: below it no run succeeds.
@@ -247,9 +247,9 @@ std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const DtrStrategy
   add(free);
   const Bytes least = largest_call(log.log);
   std::optional<Bytes> last;
-  for (std::int64_t k = dtr_rungs; k-- > 0;) {
+  for (std::int64_t k = dtr_levels; k-- > 0;) {
     const Bytes room = free.peak - least;
-    run_options.budget = least + Bytes{room.count / dtr_rungs * k + room.count % dtr_rungs * k / dtr_rungs};
+    run_options.budget = least + Bytes{room.count / dtr_levels * k + room.count % dtr_levels * k / dtr_levels};
     if (run_options.budget == last) continue;
     last = run_options.budget;
     const DtrRun run = run_log(log.log, run_options);

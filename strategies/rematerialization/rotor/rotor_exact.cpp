@@ -15,13 +15,13 @@
 namespace plimsoll {
 namespace {
 
-// Plans of rotor's class for every budget of a long chain: those that a grid (rotor_grid.h) leads to at a ladder of
-// budgets, each budget answered by the fastest of the rungs below it, so that less memory is never faster. A second
+// Plans of rotor's class for every budget of a long chain: those that a grid (rotor_grid.h) leads to at levels of
+// memory, each budget answered by the fastest of the levels below it, so that less memory is never faster. A second
 // grid bounds how fast any plan of the class can be.
 
-class RotorLadder {
+class RotorLevels {
  public:
-  explicit RotorLadder(const ChainModel&, GridPoints);
+  explicit RotorLevels(const ChainModel&, GridPoints);
 
   Bytes smallest_feasible() const { return estimate_.smallest_feasible(); }
 
@@ -35,74 +35,74 @@ class RotorLadder {
 
  private:
   // Followed when first asked for.
-  struct Rung {
+  struct Level {
     Bytes budget;
     mutable std::optional<Seconds> time;
   };
 
-  Seconds time(const Rung&) const;
-  const Rung& best_rung(Bytes budget) const;
+  Seconds time(const Level&) const;
+  const Level& best_level(Bytes budget) const;
 
   ChainModel model_;
   RotorGrid bound_, estimate_;
   Seconds work_;  // of store_all
-  std::vector<Rung> rungs_;
+  std::vector<Level> levels_;
 };
 
 // Closer together where memory is scarce: there it saves the most time.
-constexpr std::int64_t rungs = 2048;
+constexpr std::int64_t rotor_levels = 2048;
 
-RotorLadder::RotorLadder(const ChainModel& model, GridPoints points)
+RotorLevels::RotorLevels(const ChainModel& model, GridPoints points)
     : model_{model}, bound_{model, GridRounding::down, points}, estimate_{model, GridRounding::nearest, points} {
   bound_.drop_parts();
   const ChainCost all = evaluate(model, store_all_sequence(model.stages()));
   work_ = all.time;
   const Bytes least = estimate_.smallest_feasible();
-  for (std::int64_t k = 0; k < rungs; ++k) {
-    const double part = static_cast<double>(k * k) / static_cast<double>(rungs * rungs);
+  for (std::int64_t k = 0; k < rotor_levels; ++k) {
+    const double part = static_cast<double>(k * k) / static_cast<double>(rotor_levels * rotor_levels);
     const Bytes budget = least + Bytes{static_cast<std::int64_t>(part * static_cast<double>((all.peak - least).count))};
-    if (budget < all.peak && (rungs_.empty() || budget > rungs_.back().budget))
-      rungs_.push_back({budget, std::nullopt});
+    if (budget < all.peak && (levels_.empty() || budget > levels_.back().budget))
+      levels_.push_back({budget, std::nullopt});
   }
 }
 
-Seconds RotorLadder::least_recompute(Bytes budget) const {
+Seconds RotorLevels::least_recompute(Bytes budget) const {
   return bound_.recompute(budget).value();
 }
 
-Seconds RotorLadder::time(const Rung& rung) const {
-  if (!rung.time) {
-    const ChainCost cost = evaluate(model_, estimate_.follow(rung.budget));
-    EXPECTS(cost.legal() && cost.peak <= rung.budget);
-    rung.time = cost.time;
+Seconds RotorLevels::time(const Level& level) const {
+  if (!level.time) {
+    const ChainCost cost = evaluate(model_, estimate_.follow(level.budget));
+    EXPECTS(cost.legal() && cost.peak <= level.budget);
+    level.time = cost.time;
   }
-  return *rung.time;
+  return *level.time;
 }
 
-// The rungs below are followed only as far as they may be faster.
-const RotorLadder::Rung& RotorLadder::best_rung(Bytes budget) const {
-  auto rung = std::ranges::upper_bound(rungs_, budget, {}, &Rung::budget);
-  EXPECTS(rung != rungs_.begin());
-  const Rung* best = &*--rung;
-  while (rung != rungs_.begin()) {
-    --rung;
-    if (work_ + least_recompute(rung->budget) >= time(*best)) break;
-    if (time(*rung) < time(*best)) best = &*rung;
+// The levels below are followed only as far as they may be faster.
+const RotorLevels::Level& RotorLevels::best_level(Bytes budget) const {
+  auto level = std::ranges::upper_bound(levels_, budget, {}, &Level::budget);
+  EXPECTS(level != levels_.begin());
+  const Level* best = &*--level;
+  while (level != levels_.begin()) {
+    --level;
+    if (work_ + least_recompute(level->budget) >= time(*best)) break;
+    if (time(*level) < time(*best)) best = &*level;
   }
   return *best;
 }
 
-ChainSequence RotorLadder::solve(Bytes budget) const {
-  return estimate_.follow(best_rung(budget).budget);
+ChainSequence RotorLevels::solve(Bytes budget) const {
+  return estimate_.follow(best_level(budget).budget);
 }
 
-std::vector<Bytes> RotorLadder::steps() const {
+std::vector<Bytes> RotorLevels::steps() const {
   std::vector<Bytes> budgets;
   std::optional<Seconds> last;
-  for (const Rung& rung : rungs_) {
-    if (last && time(rung) >= *last) continue;
-    last = time(rung);
-    budgets.push_back(rung.budget);
+  for (const Level& level : levels_) {
+    if (last && time(level) >= *last) continue;
+    last = time(level);
+    budgets.push_back(level.budget);
   }
   return budgets;
 }
@@ -116,7 +116,7 @@ RotorExact::RotorExact(ChainModel model, std::span<const Bytes> budgets, std::si
                        std::optional<GridPoints> points)
     : model_{std::move(model)}, store_all_{evaluate(model_, store_all_sequence(model_.stages()))} {
   if (model_.stages() > longest_exact) {
-    use_ladder(points.value_or(GridPoints::affordable(model_.stages())));
+    use_levels(points.value_or(GridPoints::affordable(model_.stages())));
   } else {
     least_memory_ = rotor_least_memory(model_).budget;
     use_fronts(budgets.empty() ? FrontWindow{} : window(budgets));
@@ -171,12 +171,12 @@ void RotorExact::use_fronts(const FrontWindow& window) {
   fastest_ = [slow](Bytes budget) { return slow->solve(budget).value(); };
 }
 
-void RotorExact::use_ladder(GridPoints points) {
-  const auto ladder = std::make_shared<const RotorLadder>(model_, points);
-  least_memory_ = std::min(ladder->smallest_feasible(), store_all_.peak);
-  steps_ = [ladder] { return ladder->steps(); };
-  recompute_bound_ = [ladder](Bytes budget) { return ladder->least_recompute(budget); };
-  fastest_ = [ladder](Bytes budget) { return ladder->solve(budget); };
+void RotorExact::use_levels(GridPoints points) {
+  const auto levels = std::make_shared<const RotorLevels>(model_, points);
+  least_memory_ = std::min(levels->smallest_feasible(), store_all_.peak);
+  steps_ = [levels] { return levels->steps(); };
+  recompute_bound_ = [levels](Bytes budget) { return levels->least_recompute(budget); };
+  fastest_ = [levels](Bytes budget) { return levels->solve(budget); };
 }
 
 std::vector<Bytes> RotorExact::steps() const {

@@ -53,7 +53,7 @@ class RotorExact {
   void use_fronts(const FrontWindow&);
   FrontWindow window(std::span<const Bytes> budgets) const;
   std::variant<FrontWindow, Seconds> window(std::span<const Bytes> budgets, Seconds longest_recompute) const;
-  void use_ladder(GridPoints);
+  void use_levels(GridPoints);
 
   ChainModel model_;
   ChainCost store_all_;
