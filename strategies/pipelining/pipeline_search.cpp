@@ -34,10 +34,10 @@ double length_of(const OrderTimes& times, Shorter shorter) {
   return shorter == Shorter::makespan ? times.makespan() : times.longest();
 }
 
-class OrderSearch {
+class TurnMoves {
  public:
-  OrderSearch(const PartCosts& costs, std::uint32_t m, const PipelineOrder& start, std::span<const std::int64_t> limits,
-              Shorter shorter)
+  TurnMoves(const PartCosts& costs, std::uint32_t m, const PipelineOrder& start, std::span<const std::int64_t> limits,
+            Shorter shorter)
       : costs_(costs), m_(m), limits_(limits), shorter_(shorter), order_(start), best_(start) {
     for (std::vector<Turn>& turns : order_.turns) EXPECTS(number(turns, order_.weights_apart));
     best_length_ = length_ = value(time_order(costs, m, order_));
@@ -135,7 +135,7 @@ class OrderSearch {
 /// `moves`: how many are tried; the same input gives the same order.
 PipelineOrder search_order(const PartCosts& costs, std::uint32_t micro_batches, const PipelineOrder& start,
                            std::span<const std::int64_t> limits, Shorter shorter, std::size_t moves) {
-  PipelineOrder found = OrderSearch(costs, micro_batches, start, limits, shorter).run(moves);
+  PipelineOrder found = TurnMoves(costs, micro_batches, start, limits, shorter).run(moves);
   const auto length = [&](const PipelineOrder& order) {
     return length_of(time_order(costs, micro_batches, order), shorter);
   };

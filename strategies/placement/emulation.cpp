@@ -11,17 +11,17 @@ namespace plimsoll {
 namespace {
 
 /// Something that happens: a processor's node ends, or the last thing that a node waits for arrives.
-struct Event {
+struct EmulationEvent {
   Nanoseconds time = 0;
   bool is_arrival = false;
   std::uint32_t node = 0;
 
-  friend bool operator>(const Event& a, const Event& b) {
+  friend bool operator>(const EmulationEvent& a, const EmulationEvent& b) {
     return std::tie(a.time, a.is_arrival, a.node) > std::tie(b.time, b.is_arrival, b.node);
   }
 };
 
-using Events = std::priority_queue<Event, std::vector<Event>, std::greater<>>;
+using Events = std::priority_queue<EmulationEvent, std::vector<EmulationEvent>, std::greater<>>;
 
 /// By which a processor takes the least of what is ready.
 struct Rank {
@@ -103,7 +103,7 @@ Emulation emulate(const OpDag& dag, const Machine& machine, std::span<const std:
     const Nanoseconds now = events.top().time;
     changed.clear();
     for (; !events.empty() && events.top().time == now; events.pop()) {
-      const Event event = events.top();
+      const EmulationEvent event = events.top();
       const std::uint32_t p = on[event.node];
       changed.push_back(p);
       if (event.is_arrival) {

@@ -87,4 +87,25 @@ std::vector<PartitionOutcome> placed(const Problem&, const PlacingOptions&, std:
                                      std::span<const std::optional<Bytes>> budgets, bool heeds_memory,
                                      const PlacementPlanner&);
 
+template <const StrategyInfo& strategy, auto planner, class Struct, bool heeds_memory>
+std::vector<PartitionOutcome> placed_as(const Problem& problem, const Struct& options,
+                                        std::span<const std::optional<Bytes>> budgets) {
+  return placed(problem, options, strategy.name, budgets, heeds_memory, planner);
+}
+
+/// What a strategy does whose planner needs no options of its own.
+template <const StrategyInfo& strategy, auto planner, class Struct = PlacingOptions>
+inline constexpr PartitionStrategy placed_by{.partition = by_options<placed_as<strategy, planner, Struct, false>>};
+
+/// The same of a planner that heeds memory: it has `usable_option`.
+template <const StrategyInfo& strategy, auto planner, class Struct = PlacingOptions>
+inline constexpr PartitionStrategy placed_within{.partition = by_options<placed_as<strategy, planner, Struct, true>>};
+
+/// The options of a planner that only says where ops run.
+inline constexpr auto placing_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
+
+/// The same of one that heeds memory.
+inline constexpr auto filling_options =
+    options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
+
 }  // namespace plimsoll

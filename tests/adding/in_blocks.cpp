@@ -27,13 +27,6 @@ PlacementOutcome place_in_blocks(const OpDag& dag, const Machine& machine) {
   return assignment.placement();
 }
 
-constexpr auto in_blocks_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
-
-std::vector<PartitionOutcome> in_blocks_partition(const Problem& problem, const PlacingOptions& options,
-                                                  std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "in_blocks", budgets, false, place_in_blocks);
-}
-
 }  // namespace
 
 extern constinit const StrategyInfo in_blocks_strategy{
@@ -41,8 +34,8 @@ extern constinit const StrategyInfo in_blocks_strategy{
     .family = Family::placement,
     .summary = "places ops in their order, an equal share of the work on each device",
     .source = "own, as an example",
-    .options = in_blocks_options,
-    .kind = PartitionStrategy{.partition = by_options<in_blocks_partition>},
+    .options = placing_options,
+    .kind = placed_by<in_blocks_strategy, place_in_blocks>,
 };
 
 }  // namespace plimsoll

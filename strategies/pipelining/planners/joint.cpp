@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double no_end = std::numeric_limits<double>::infinity();
 
 class JointSearch {
  public:
@@ -36,7 +36,7 @@ class JointSearch {
 
  private:
   struct Cell {
-    double latency = never;
+    double latency = no_end;
     std::uint32_t next = 0, in_flight = 0;
     double period = 0;
   };
@@ -49,7 +49,7 @@ class JointSearch {
     for (double period = until_[n_] / p_.stages; period > 0 && period < 8 * until_[n_]; period *= step) {
       if (std::optional<JointPlan> plan = within(period)) return plan;
     }
-    return within(never);
+    return within(no_end);
   }
 
   /// With a longer one no iteration takes as little as `seconds`.
@@ -60,7 +60,7 @@ class JointSearch {
     std::ranges::sort(transfers);
     for (std::uint32_t s = 0; s + 1 < p_.stages; ++s) latency += transfers[s];
     constexpr double rounding = 1 + 1e-9;
-    return p_.micro_batches == 1 ? never : rounding * (seconds - latency) / (p_.micro_batches - 1);
+    return p_.micro_batches == 1 ? no_end : rounding * (seconds - latency) / (p_.micro_batches - 1);
   }
 
   std::optional<JointPlan> within(double period) {
@@ -69,7 +69,7 @@ class JointSearch {
     for (std::uint32_t stage = p_.stages; stage-- > 0;) {
       for (std::uint32_t first = stage; first < n_; ++first) fill(stage, first, period);
     }
-    if (cell(0, 0).latency == never) return std::nullopt;
+    if (cell(0, 0).latency == no_end) return std::nullopt;
     JointPlan plan;
     plan.latency = cell(0, 0).latency;
     for (std::uint32_t stage = 0, first = 0; stage < p_.stages; ++stage) {
@@ -95,7 +95,7 @@ class JointSearch {
       const double least = until_[last] - until_[first];
       if (least > most) return;
       const Cell behind = cell(stage + 1, last);
-      if (behind.latency == never) continue;
+      if (behind.latency == no_end) continue;
       double transfers = 0, longest = 0;
       if (last < n_) {
         transfers = p_.sent[last] + p_.returned[last];

@@ -176,7 +176,7 @@ constexpr double no_stage = std::numeric_limits<double>::infinity();
 constexpr std::size_t most_sets = 2'000, most_pairs = 400'000;
 
 /// A set of layers that may be a stage: what is left of a set at the end of the graph when another one is taken away.
-struct Front {
+struct StageFront {
   std::uint32_t rest = 0;  ///< the set behind it
   StageNodes nodes;
   double border = 0;
@@ -216,7 +216,7 @@ class PiperSearch {
           sets_.reset();
           return;
         }
-        Front& front = fronts_[s].emplace_back();
+        StageFront& front = fronts_[s].emplace_back();
         front.rest = rest;
         for (std::uint32_t n = 0; n < dag.nodes; ++n) {
           if (sets_->has(s, n) && !sets_->has(rest, n)) front.nodes.push_back(n);
@@ -250,14 +250,15 @@ class PiperSearch {
 
  private:
   /// Of a front's compute, with micro-batches in flight; looked up, else worked out.
-  double seconds_of(const Front& front, Front::Degree& degree, std::uint32_t in_flight) const {
+  double seconds_of(const StageFront& front, StageFront::Degree& degree, std::uint32_t in_flight) const {
     const auto [found, is_new] = degree.seconds.try_emplace(in_flight);
     if (is_new) found->second = costs_.choice(front.nodes, degree.devices, in_flight).seconds;
     return found->second;
   }
 
   /// The most micro-batches in flight, up to `most`, with which a front's compute takes no more than `limit`; 0: none.
-  std::uint32_t in_flight_within(const Front& front, Front::Degree& degree, double limit, std::uint32_t most) const {
+  std::uint32_t in_flight_within(const StageFront& front, StageFront::Degree& degree, double limit,
+                                 std::uint32_t most) const {
     std::uint32_t fine = 0, over = most + 1;
     for (const auto& [count, seconds] : degree.seconds) {
       if (seconds <= limit) {
@@ -274,7 +275,7 @@ class PiperSearch {
     return std::min(fine, most);
   }
 
-  std::vector<Replicas> replicas_within(const Front& front, Front::Degree& degree, double time) const {
+  std::vector<Replicas> replicas_within(const StageFront& front, StageFront::Degree& degree, double time) const {
     std::vector<Replicas> found;
     std::uint64_t covered = 0;
     for (const std::uint32_t d : divisors_) {
@@ -300,8 +301,8 @@ class PiperSearch {
     fewest_.assign(sets_->count() * (most_ + 1), too_many);
     std::fill_n(fewest_.begin(), problem_.all_devices ? 1 : most_ + 1, 0U);
     for (std::uint32_t s = 1; s < sets_->count(); ++s) {
-      for (Front& front : fronts_[s]) {
-        for (Front::Degree& degree : front.degrees) {
+      for (StageFront& front : fronts_[s]) {
+        for (StageFront::Degree& degree : front.degrees) {
           std::uint64_t covered = 0;
           // Of replicas that are enough, fewest are best: they leave more to what is behind.
           for (const Replicas& r : replicas_within(front, degree, time)) {
@@ -338,8 +339,8 @@ class PiperSearch {
 
   /// The front with which fewest(s, behind) came about; returns what is behind it.
   std::uint32_t take_front(std::uint32_t s, std::uint64_t behind, double time, PiperStage& stage) {
-    for (Front& front : fronts_[s]) {
-      for (Front::Degree& degree : front.degrees) {
+    for (StageFront& front : fronts_[s]) {
+      for (StageFront::Degree& degree : front.degrees) {
         for (const Replicas& r : replicas_within(front, degree, time)) {
           if (r.replicas > behind || r.most_behind < behind ||
               fewest(front.rest, behind - r.replicas) + r.replicas * degree.devices != fewest(s, behind)) {
@@ -368,7 +369,7 @@ class PiperSearch {
   std::uint32_t most_;  ///< devices
   std::vector<std::uint32_t> divisors_;
   std::optional<Downsets> sets_;  ///< of the reversed graph: what may come last
-  std::vector<std::vector<Front>> fronts_;
+  std::vector<std::vector<StageFront>> fronts_;
   std::vector<std::uint32_t> fewest_;  ///< devices, by set and replicas of it
 };
 

@@ -35,10 +35,10 @@ constexpr double any_size = 1e18;
 constexpr Member members[] = {
     {"one_device", 0, any_size, place_on_one},
     {"contiguous", 0, any_size, place_contiguous},
-    {"heft", 0, any_size, [](const OpDag& d, const Machine& m) { return without_makespan(heft_schedule(d, m)); }},
-    {"etf", 0, any_size, [](const OpDag& d, const Machine& m) { return without_makespan(etf_schedule(d, m)); }},
+    {"heft", 0, any_size, placed_from<heft_schedule>},
+    {"etf", 0, any_size, placed_from<etf_schedule>},
     {"pardnn", 0, any_size, [](const OpDag& d, const Machine& m) { return place_pardnn(d, m, {}); }},
-    {"cpop", 0, 50'000, [](const OpDag& d, const Machine& m) { return without_makespan(cpop_schedule(d, m)); }},
+    {"cpop", 0, 50'000, placed_from<cpop_schedule>},
     {"critical_path", 0, 50'000, place_critical_path},
     {"dsc", 0, 50'000, place_dominant_sequence},
     {"linear_clustering", 0, 2'000, place_linear_clusters},

@@ -8,24 +8,12 @@
 namespace plimsoll {
 namespace {
 
-constexpr auto baechi_etf_options =
+constexpr auto baechi_options =
     options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option, usable_option);
 
-std::vector<PartitionOutcome> baechi_etf_partition(const Problem& problem, const OwnOrderOptions& options,
-                                                   std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "baechi_etf", budgets, true, [](const OpDag& dag, const Machine& machine) {
-    return without_makespan(baechi_placement(dag, machine, BaechiMethod::etf));
-  });
-}
-
-constexpr auto baechi_sct_options =
-    options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option, usable_option);
-
-std::vector<PartitionOutcome> baechi_sct_partition(const Problem& problem, const OwnOrderOptions& options,
-                                                   std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "baechi_sct", budgets, true, [](const OpDag& dag, const Machine& machine) {
-    return without_makespan(baechi_placement(dag, machine, BaechiMethod::sct));
-  });
+template <BaechiMethod method>
+ListOutcome baechi_by(const OpDag& dag, const Machine& machine) {
+  return baechi_placement(dag, machine, method);
 }
 
 }  // namespace
@@ -62,8 +50,8 @@ extern constinit const StrategyInfo baechi_etf_strategy{
         "groups and fuses ops, then places the op that starts first, within memory, with one transfer channel per "
         "device",
     .source = "Jeon et al., SoCC 2020",
-    .options = baechi_etf_options,
-    .kind = PartitionStrategy{.partition = by_options<baechi_etf_partition>},
+    .options = baechi_options,
+    .kind = placed_within<baechi_etf_strategy, placed_from<baechi_by<BaechiMethod::etf>>, OwnOrderOptions>,
 };
 
 // The strategy `baechi_sct`: as `baechi_etf`, but a device waits for the favourite child of what it ran last, where
@@ -75,8 +63,8 @@ extern constinit const StrategyInfo baechi_sct_strategy{
     .summary =
         "as baechi_etf, but a device waits for the favourite child of the op that ran last, found by a linear program",
     .source = "Jeon et al., SoCC 2020; Hanen and Munier 1995",
-    .options = baechi_sct_options,
-    .kind = PartitionStrategy{.partition = by_options<baechi_sct_partition>},
+    .options = baechi_options,
+    .kind = placed_within<baechi_sct_strategy, placed_from<baechi_by<BaechiMethod::sct>>, OwnOrderOptions>,
 };
 
 }  // namespace plimsoll

@@ -378,9 +378,9 @@ class ReadersInParts {
   std::vector<Count> counts_;
 };
 
-class Improvement {
+class PartImprovement {
  public:
-  Improvement(const NetDag& dag, std::span<const PartLimit> limits, std::vector<std::uint32_t>& part)
+  PartImprovement(const NetDag& dag, std::span<const PartLimit> limits, std::vector<std::uint32_t>& part)
       : dag_(dag), limits_(limits), part_(part), readers_(dag, limits.size(), part), load_(limits.size(), 0) {
     for (std::uint32_t v = 0; v < dag.size(); ++v) load_[part[v]] += static_cast<double>(dag.weight[v]);
   }
@@ -547,7 +547,7 @@ std::vector<std::uint32_t> grown_parts(const NetDag& dag, std::span<const PartLi
 
 void improve_parts(const NetDag& dag, std::span<const PartLimit> limits, std::vector<std::uint32_t>& part) {
   constexpr int passes = 10;
-  Improvement improvement(dag, limits, part);
+  PartImprovement improvement(dag, limits, part);
   bool has_moved = true;
   for (int i = 0; i < passes && has_moved; i += 2) {
     has_moved = improvement.pass(false);

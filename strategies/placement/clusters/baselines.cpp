@@ -13,29 +13,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr auto one_device_options =
-    options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
-
-std::vector<PartitionOutcome> one_device_partition(const Problem& problem, const PlacingOptions& options,
-                                                   std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "one_device", budgets, true, place_on_one);
-}
-
-constexpr auto round_robin_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
-
-std::vector<PartitionOutcome> round_robin_partition(const Problem& problem, const PlacingOptions& options,
-                                                    std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "round_robin", budgets, false, place_round_robin);
-}
-
-constexpr auto contiguous_options =
-    options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
-
-std::vector<PartitionOutcome> contiguous_partition(const Problem& problem, const PlacingOptions& options,
-                                                   std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "contiguous", budgets, true, place_contiguous);
-}
-
 /// By unit: workspaces, values made there, residents whose first user is there.
 std::vector<std::int64_t> bytes_of_units(const OpDag& dag, const Units& units) {
   std::vector<std::int64_t> bytes(units.size(), 0);
@@ -99,13 +76,6 @@ std::vector<std::int64_t> caps(const Machine& machine, const Units& units, std::
   return made;
 }
 
-constexpr auto critical_path_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
-
-std::vector<PartitionOutcome> critical_path_partition(const Problem& problem, const PlacingOptions& options,
-                                                      std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "critical_path", budgets, false, place_critical_path);
-}
-
 /// From the node with the largest bottom level along edges that keep it; of equals the smallest number.
 std::vector<std::uint32_t> mean_critical_path(const OpDag& dag, const Machine& machine) {
   const std::vector<Nanoseconds> time = mean_times(dag, machine), transfer = mean_transfers(dag, machine);
@@ -124,13 +94,6 @@ std::vector<std::uint32_t> mean_critical_path(const OpDag& dag, const Machine& m
     }
   }
   return path;
-}
-
-constexpr auto glb_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
-
-std::vector<PartitionOutcome> glb_partition(const Problem& problem, const PlacingOptions& options,
-                                            std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "glb", budgets, false, place_by_load);
 }
 
 }  // namespace
@@ -157,8 +120,8 @@ extern constinit const StrategyInfo one_device_strategy{
     .family = Family::placement,
     .summary = "All ops on the fastest device that can hold them.",
     .source = "folklore",
-    .options = one_device_options,
-    .kind = PartitionStrategy{.partition = by_options<one_device_partition>},
+    .options = filling_options,
+    .kind = placed_within<one_device_strategy, place_on_one>,
 };
 
 PlacementOutcome place_round_robin(const OpDag& dag, const Machine& machine) {
@@ -179,8 +142,8 @@ extern constinit const StrategyInfo round_robin_strategy{
     .family = Family::placement,
     .summary = "Ops to the devices in turn: the baseline of a placement that knows nothing.",
     .source = "folklore",
-    .options = round_robin_options,
-    .kind = PartitionStrategy{.partition = by_options<round_robin_partition>},
+    .options = placing_options,
+    .kind = placed_by<round_robin_strategy, place_round_robin>,
 };
 
 PlacementOutcome place_contiguous(const OpDag& dag, const Machine& machine) {
@@ -217,8 +180,8 @@ extern constinit const StrategyInfo contiguous_strategy{
     .family = Family::placement,
     .summary = "m-TOPO: consecutive pieces of a topological order, of about equal memory, one a device",
     .source = "Jeon et al., 'Baechi: fast device placement of machine learning graphs', SoCC 2020",
-    .options = contiguous_options,
-    .kind = PartitionStrategy{.partition = by_options<contiguous_partition>},
+    .options = filling_options,
+    .kind = placed_within<contiguous_strategy, place_contiguous>,
 };
 
 PlacementOutcome place_critical_path(const OpDag& dag, const Machine& machine) {
@@ -244,8 +207,8 @@ extern constinit const StrategyInfo critical_path_strategy{
     .source =
         "Mayer, Mayer, Laich, 'The TensorFlow partitioning and scheduling problem: it's the critical path!', "
         "DIDL 2017",
-    .options = critical_path_options,
-    .kind = PartitionStrategy{.partition = by_options<critical_path_partition>},
+    .options = placing_options,
+    .kind = placed_by<critical_path_strategy, place_critical_path>,
 };
 
 PlacementOutcome place_by_load(const OpDag& dag, const Machine& machine) {
@@ -291,8 +254,8 @@ extern constinit const StrategyInfo glb_strategy{
     .source =
         "Radulescu, van Gemund, Lin, 'LLB: a fast and effective scheduling algorithm for distributed-memory "
         "systems', IPPS 1999",
-    .options = glb_options,
-    .kind = PartitionStrategy{.partition = by_options<glb_partition>},
+    .options = placing_options,
+    .kind = placed_by<glb_strategy, place_by_load>,
 };
 
 }  // namespace plimsoll

@@ -11,13 +11,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr auto linear_clustering_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
-
-std::vector<PartitionOutcome> linear_clustering_partition(const Problem& problem, const PlacingOptions& options,
-                                                          std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "linear_clustering", budgets, false, place_linear_clusters);
-}
-
 /// Bottom levels of the nodes that are left, and on which edge each is reached.
 class LevelsOfRest {
  public:
@@ -96,13 +89,6 @@ class LevelsOfRest {
   std::priority_queue<Top> largest_;            // and what these were before
   std::priority_queue<std::uint32_t> changed_;  // successors first
 };
-
-constexpr auto dsc_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option);
-
-std::vector<PartitionOutcome> dsc_partition(const Problem& problem, const PlacingOptions& options,
-                                            std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "dsc", budgets, false, place_dominant_sequence);
-}
 
 class DominantSequence {
  public:
@@ -268,8 +254,8 @@ extern constinit const StrategyInfo linear_clustering_strategy{
     .source =
         "Kim, Browne, 'A general approach to mapping of parallel computations upon multiprocessor "
         "architectures', ICPP 1988",
-    .options = linear_clustering_options,
-    .kind = PartitionStrategy{.partition = by_options<linear_clustering_partition>},
+    .options = placing_options,
+    .kind = placed_by<linear_clustering_strategy, place_linear_clusters>,
 };
 
 DominantSequenceClusters dominant_sequence_clusters(const OpDag& dag, const Machine& machine) {
@@ -290,8 +276,8 @@ extern constinit const StrategyInfo dsc_strategy{
     .family = Family::placement,
     .summary = "dominant sequence clustering; clusters to the least loaded devices",
     .source = "Yang, Gerasoulis, 'DSC: scheduling parallel tasks on an unbounded number of processors', IEEE TPDS 1994",
-    .options = dsc_options,
-    .kind = PartitionStrategy{.partition = by_options<dsc_partition>},
+    .options = placing_options,
+    .kind = placed_by<dsc_strategy, place_dominant_sequence>,
 };
 
 }  // namespace plimsoll

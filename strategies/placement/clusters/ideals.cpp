@@ -116,13 +116,6 @@ PlacementOutcome place_ideals(const OpDag& dag, const Machine& machine) {
   return placement;
 }
 
-std::vector<PartitionOutcome> ideals_partition(const Problem& problem, const PlacingOptions& options,
-                                               std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "ideals", budgets, true, place_ideals);
-}
-
-constexpr auto ideals_options = options_of<PlacingOptions>(place_on_option, homes_option, queue_option, usable_option);
-
 }  // namespace
 
 extern constinit const StrategyInfo ideals_strategy{
@@ -130,8 +123,8 @@ extern constinit const StrategyInfo ideals_strategy{
     .family = Family::placement,
     .summary = "the contiguous split whose fullest device has the least to compute, send and receive",
     .source = "Tarnawski et al., NeurIPS 2020",
-    .options = ideals_options,
-    .kind = PartitionStrategy{.partition = by_options<ideals_partition>},
+    .options = filling_options,
+    .kind = placed_within<ideals_strategy, place_ideals>,
 };
 
 }  // namespace plimsoll

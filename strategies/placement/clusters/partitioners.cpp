@@ -14,14 +14,15 @@
 namespace plimsoll {
 namespace {
 
-constexpr auto acyclic_options =
+constexpr auto partition_options =
     options_of<SeededOptions>(place_on_option, homes_option, queue_option, partition_seed_option);
 
-std::vector<PartitionOutcome> acyclic_partition(const Problem& problem, const SeededOptions& options,
-                                                std::span<const std::optional<Bytes>> budgets) {
-  const std::int32_t seed = options.seed;
-  return placed(problem, options, "acyclic", budgets, false,
-                [seed](const OpDag& dag, const Machine& machine) { return place_acyclic(dag, machine, seed); });
+template <const StrategyInfo& strategy, auto planner>
+std::vector<PartitionOutcome> parts_by_seed(const Problem& problem, const SeededOptions& options,
+                                            std::span<const std::optional<Bytes>> budgets) {
+  return placed(
+      problem, options, strategy.name, budgets, false,
+      [seed = options.seed](const OpDag& dag, const Machine& machine) { return planner(dag, machine, seed); });
 }
 
 /// Units that are free, numbered anew, with the values between them; groups may make circles.
@@ -188,26 +189,6 @@ WeightedGraph undirected(const OpDag& dag, const Machine& machine, const Units& 
   return made;
 }
 
-constexpr auto metis_options =
-    options_of<SeededOptions>(place_on_option, homes_option, queue_option, partition_seed_option);
-
-std::vector<PartitionOutcome> metis_partition(const Problem& problem, const SeededOptions& options,
-                                              std::span<const std::optional<Bytes>> budgets) {
-  const std::int32_t seed = options.seed;
-  return placed(problem, options, "metis", budgets, false,
-                [seed](const OpDag& dag, const Machine& machine) { return place_by_metis(dag, machine, seed); });
-}
-
-constexpr auto scotch_options =
-    options_of<SeededOptions>(place_on_option, homes_option, queue_option, partition_seed_option);
-
-std::vector<PartitionOutcome> scotch_partition(const Problem& problem, const SeededOptions& options,
-                                               std::span<const std::optional<Bytes>> budgets) {
-  const std::int32_t seed = options.seed;
-  return placed(problem, options, "scotch", budgets, false,
-                [seed](const OpDag& dag, const Machine& machine) { return place_by_scotch(dag, machine, seed); });
-}
-
 }  // namespace
 
 PlacementOutcome place_acyclic(const OpDag& dag, const Machine& machine, std::int32_t seed) {
@@ -247,8 +228,8 @@ extern constinit const StrategyInfo acyclic_strategy{
     .source =
         "Herrmann, Ozkaya, Ucar, Kaya, Catalyurek, 'Multilevel algorithms for acyclic partitioning of directed "
         "acyclic graphs', SIAM J. Scientific Computing 41(4), 2019",
-    .options = acyclic_options,
-    .kind = PartitionStrategy{.partition = by_options<acyclic_partition>},
+    .options = partition_options,
+    .kind = PartitionStrategy{.partition = by_options<parts_by_seed<acyclic_strategy, place_acyclic>>},
 };
 
 PlacementOutcome place_by_library(const std::string& library, const OpDag& dag, const Machine& machine,
@@ -294,8 +275,8 @@ extern constinit const StrategyInfo metis_strategy{
     .source =
         "Karypis, Kumar, 'Multilevel k-way partitioning scheme for irregular graphs', J. Parallel Distrib. Comput. "
         "48(1), 1998",
-    .options = metis_options,
-    .kind = PartitionStrategy{.partition = by_options<metis_partition>},
+    .options = partition_options,
+    .kind = PartitionStrategy{.partition = by_options<parts_by_seed<metis_strategy, place_by_metis>>},
 };
 
 PlacementOutcome place_by_scotch(const OpDag& dag, const Machine& machine, std::int32_t seed) {
@@ -309,8 +290,8 @@ extern constinit const StrategyInfo scotch_strategy{
     .source =
         "Pellegrini, Roman, 'Scotch: a software package for static mapping by dual recursive bipartitioning of process "
         "and architecture graphs', HPCN 1996",
-    .options = scotch_options,
-    .kind = PartitionStrategy{.partition = by_options<scotch_partition>},
+    .options = partition_options,
+    .kind = PartitionStrategy{.partition = by_options<parts_by_seed<scotch_strategy, place_by_scotch>>},
 };
 
 }  // namespace plimsoll

@@ -13,13 +13,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr auto heft_options = options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option);
-
-std::vector<PartitionOutcome> heft_partition(const Problem& problem, const OwnOrderOptions& options,
-                                             std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "heft", budgets, false,
-                [](const OpDag& dag, const Machine& machine) { return without_makespan(heft_schedule(dag, machine)); });
-}
+constexpr auto list_options = options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option);
 
 /// From the first of the largest priority along readers of the same.
 std::vector<std::uint32_t> critical_path(const OpDag& dag, std::span<const Nanoseconds> priority,
@@ -60,14 +54,6 @@ std::uint32_t processor_of_path(const OpDag& dag, const Machine& machine, std::s
     }
   }
   return best;
-}
-
-constexpr auto cpop_options = options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option);
-
-std::vector<PartitionOutcome> cpop_partition(const Problem& problem, const OwnOrderOptions& options,
-                                             std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "cpop", budgets, false,
-                [](const OpDag& dag, const Machine& machine) { return without_makespan(cpop_schedule(dag, machine)); });
 }
 
 class EarliestTaskFirst {
@@ -201,14 +187,6 @@ class EarliestTaskFirst {
   ListSchedule made_;
 };
 
-constexpr auto etf_options = options_of<OwnOrderOptions>(place_on_option, homes_option, own_queue_option);
-
-std::vector<PartitionOutcome> etf_partition(const Problem& problem, const OwnOrderOptions& options,
-                                            std::span<const std::optional<Bytes>> budgets) {
-  return placed(problem, options, "etf", budgets, false,
-                [](const OpDag& dag, const Machine& machine) { return without_makespan(etf_schedule(dag, machine)); });
-}
-
 }  // namespace
 
 Infeasible nowhere_to_run() {
@@ -245,8 +223,8 @@ extern constinit const StrategyInfo heft_strategy{
     .family = Family::placement,
     .summary = "puts ops, longest path to the end first, where each ends first, idle times between others included",
     .source = "Topcuoglu et al., IEEE TPDS 2002",
-    .options = heft_options,
-    .kind = PartitionStrategy{.partition = by_options<heft_partition>},
+    .options = list_options,
+    .kind = placed_by<heft_strategy, placed_from<heft_schedule>, OwnOrderOptions>,
 };
 
 ListOutcome cpop_schedule(const OpDag& dag, const Machine& machine) {
@@ -296,8 +274,8 @@ extern constinit const StrategyInfo cpop_strategy{
     .family = Family::placement,
     .summary = "puts the critical path on the processor that runs it fastest, all other ops where each ends first",
     .source = "Topcuoglu et al., IEEE TPDS 2002",
-    .options = cpop_options,
-    .kind = PartitionStrategy{.partition = by_options<cpop_partition>},
+    .options = list_options,
+    .kind = placed_by<cpop_strategy, placed_from<cpop_schedule>, OwnOrderOptions>,
 };
 
 ListOutcome etf_schedule(const OpDag& dag, const Machine& machine) {
@@ -314,8 +292,8 @@ extern constinit const StrategyInfo etf_strategy{
     .family = Family::placement,
     .summary = "takes of all ops that are ready and all processors the pair that starts first",
     .source = "Hwang et al., SIAM J. Computing 1989",
-    .options = etf_options,
-    .kind = PartitionStrategy{.partition = by_options<etf_partition>},
+    .options = list_options,
+    .kind = placed_by<etf_strategy, placed_from<etf_schedule>, OwnOrderOptions>,
 };
 
 }  // namespace plimsoll

@@ -24,4 +24,10 @@ Infeasible nowhere_to_run();
 
 PlacementOutcome without_makespan(ListOutcome);
 
+/// What a list scheduler makes of them, for those who only place.
+template <ListOutcome (*schedule)(const OpDag&, const Machine&)>
+PlacementOutcome placed_from(const OpDag& dag, const Machine& machine) {
+  return without_makespan(schedule(dag, machine));
+}
+
 }  // namespace plimsoll

@@ -13,12 +13,12 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t any_size = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max();
 
 struct Method {
   std::string_view name;  // as on the command line
   Pass pass;
-  std::size_t longest = any_size;  // stages of a chain, ops of a part
+  std::size_t longest = any_length;  // stages of a chain, ops of a part
 };
 
 // Cheapest first: of equals the first is taken.
