@@ -6,7 +6,7 @@
 import subprocess
 import sys
 
-SINCE = "5be4898be8c6da0737895373bae75b74800225c7"
+SINCE = "ecf688b37f2c9c4f6bec9286177ffaf873b799d8"
 MOST = 72
 
 
