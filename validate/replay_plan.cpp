@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
 #include "sim/core/schedule.h"
 #include "sim/core/slices.h"
 #include "sim/model/problem.h"
 #include "validate/networks/changed_network.h"
 #include "validate/networks/network.h"
-#include "validate/networks/op_kind.h"
 #include "validate/networks/step_program.h"
 #include "validate/op_times.h"
 
@@ -385,7 +385,7 @@ class Planner {
       const auto found = packed.find(graph_[*call.inputs[i].tensor].storage);
       if (found == packed.end()) continue;
       const auto& [codec, region] = found->second;
-      if (i != 0 || !reads_as_it_is(op_kind(kernel.kind), codec)) {
+      if (i != 0 || !reads_as_it_is(network_kind(kernel.kind), codec)) {
         const auto there = regions.find(found->first);
         if (there != regions.end() && there->second != region) continue;
         throw Unsupported{text(s) + " reads '" + graph_[*call.inputs[i].tensor].name + "' packed by " + text_of(codec) +

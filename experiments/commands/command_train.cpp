@@ -16,6 +16,7 @@
 #include "experiments/study/understood.h"
 #include "experiments/sweep/worker_pool.h"
 #include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"
@@ -23,7 +24,6 @@
 #include "strategies/compose/plan.h"
 #include "strategies/list.h"
 #include "validate/cpu/cpu_backend.h"
-#include "validate/networks/op_kind.h"
 
 namespace plimsoll {
 namespace {

@@ -14,6 +14,7 @@
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/core/op_attribute.h"
+#include "sim/core/op_kind.h"
 #include "sim/ops/op_loop.h"
 
 namespace plimsoll {
@@ -64,7 +65,7 @@ Json operators_json(const Graph& graph, const Mesh& mesh) {
   std::map<std::string, std::size_t> known;
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const Op& op = graph.ops[o];
-    if (op.phase != Phase::forward || collective_of(op) || op.kind == "share" || op.is_view) continue;
+    if (op.phase != Phase::forward || collective_of(op) || op_kind(op) == OpKind::share || op.is_view) continue;
     Json cuts = Json::array(), results = Json::array();
     for (const std::optional<std::string>& cut : cuts_by_axis(op, mesh)) {
       cuts.push_back(cut ? Json(*cut) : Json(nullptr));

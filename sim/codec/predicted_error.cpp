@@ -6,10 +6,10 @@
 #include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -141,10 +141,6 @@ double numbers_of(const Tensor& tensor) {
   return count;
 }
 
-bool is_of(const Op& op, std::string_view layer) {
-  return op.kind.find(layer) != std::string::npos;
-}
-
 bool is_value(const Tensor& tensor) {
   return tensor.kind == TensorKind::activation || tensor.kind == TensorKind::input;
 }
@@ -201,20 +197,31 @@ Approximation through_loss(const Tensor& probabilities, const Approximation& val
 /// What an approximation of a value that the backward of a layer reads becomes in what it makes, beside the gradient.
 Approximation passed_on(const Graph& graph, const Op& op, TensorId input, TensorId output, const Approximation& value) {
   const Tensor& made = graph[output];
-  const bool is_norm = is_of(op, "batch_norm") || is_of(op, "layer_norm");
-  const bool anew = is_norm && !is_of(op, "native_");
+  const std::optional<OpKind> kind = op_kind(op);
+  const PassedOn rule = kind ? row_of(*kind).passed_on : PassedOn::as_noise;
+  const bool anew = rule == PassedOn::by_new_statistics;
   if (made.kind == TensorKind::parameter_gradient) return anew ? normalized(value) : value;
-  if (is_norm) {
-    const double scales = numbers_of_scale(graph, op), numbers = numbers_of(made);
-    if (scales == 0) return with_noise(value.square());
-    return through_norm(value, is_of(op, "batch_norm") ? numbers / scales : scales, anew);
+  switch (rule) {
+    case PassedOn::as_noise:
+      return with_noise(value.square());
+    case PassedOn::by_new_statistics:
+    case PassedOn::by_kept_statistics: {
+      const double scales = numbers_of_scale(graph, op), numbers = numbers_of(made);
+      if (scales == 0) return with_noise(value.square());
+      return through_norm(value, row_of(*kind).layer == SavedBy::bn ? numbers / scales : scales, anew);
+    }
+    case PassedOn::by_gelu:
+      return with_noise(of_gelu * value.square());
+    case PassedOn::by_signs:
+      return through_signs(value);
+    case PassedOn::by_places:
+      return through_places(value);
+    case PassedOn::by_probabilities:
+      return through_loss(graph[input], value, false);
+    case PassedOn::by_log_probabilities:
+      return through_loss(graph[input], value, true);
   }
-  if (is_of(op, "gelu")) return with_noise(of_gelu * value.square());
-  if (is_of(op, "relu") || is_of(op, "threshold")) return through_signs(value);
-  if (op.kind == "max_pool_gradient") return through_places(value);
-  if (op.kind == "cross_entropy_gradient") return through_loss(graph[input], value, false);
-  if (op.kind == "_log_softmax_backward_data") return through_loss(graph[input], value, true);
-  return with_noise(value.square());
+  EXPECTS(false && "an op passes errors on by no rule");
 }
 
 /// The same of a layer of a stage, in the gradient of the layer's input.
@@ -271,7 +278,8 @@ class ErrorWalk {
       : schedule_(schedule), graph_(graph), held_(schedule.buffers.size()), sums_(held_.size(), 0) {
     rectified_.assign(graph.storages, false);
     for (const Op& op : graph.ops) {
-      const bool is_relu = op.phase == Phase::forward && op.kind.starts_with("relu");
+      const bool is_relu =
+          op.phase == Phase::forward && is_one_of(nearest_kind(op.kind), OpKind::relu, OpKind::relu_in_place);
       for (const TensorId t : op.outputs) {
         if (is_relu) rectified_[graph[t].storage.index] = true;
       }

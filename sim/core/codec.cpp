@@ -8,6 +8,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
+#include "sim/core/op_kind.h"
 #include "sim/core/optimizer.h"
 
 namespace plimsoll {
@@ -162,8 +163,10 @@ std::string written_number(double number) {
   return std::stod(shorter.data()) == number ? shorter.data() : text.data();
 }
 
-bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
-  return std::ranges::find(kinds, kind) != kinds.end();
+/// What the op can do with instead of a value that it reads.
+Packed packed_for(const Op& op) {
+  const std::optional<OpKind> kind = op_kind(op);
+  return kind ? row_of(*kind).packed : Packed::none;
 }
 
 /// Of a stage's uses of an input: how many there are, and how many the packed form serves.
@@ -355,10 +358,7 @@ std::string text_of(const Codec& codec) {
 }
 
 bool is_gradient_of_activation(const Op& op) {
-  return is_backward(op.phase) &&
-         is_one_of(op.kind, {"gelu_backward", "gelu_gradient", "silu_backward", "tanh_backward", "sigmoid_backward",
-                             "hardswish_backward", "elu_backward", "softplus_backward", "mish_backward",
-                             "log_sigmoid_backward"});
+  return is_backward(op.phase) && packed_for(op) == Packed::steps;
 }
 
 bool serves(const Codec& codec, const LayerUse& use) {
@@ -373,16 +373,16 @@ bool reads_packed(const Op& op, TensorId input, const Codec& codec) {
 }
 
 bool reads_packed(const Op& op, const Codec& codec) {
-  const bool of_weight = is_backward(op.phase) && is_one_of(op.kind, {"mm", "linear_weight_gradient"});
-  const bool of_pooling = is_one_of(op.kind, {"max_pool2d_with_indices_backward"});
-  const bool of_relu = is_one_of(op.kind, {"threshold_backward", "relu_gradient"});
+  const Packed takes = packed_for(op);
+  const bool of_weight = is_backward(op.phase) && takes == Packed::rows;
+  const bool of_signs = takes == Packed::signs || takes == Packed::places;
   switch (codec.kind) {
     case CodecKind::index:
-      return of_pooling;
+      return takes == Packed::places;
     case CodecKind::mask:
-      return of_pooling || of_relu;
+      return of_signs;
     case CodecKind::quantize:
-      return codec.keeps_signs && (of_pooling || of_relu);
+      return codec.keeps_signs && of_signs;
     case CodecKind::step:
       return is_gradient_of_activation(op);
     case CodecKind::rows:
@@ -391,7 +391,7 @@ bool reads_packed(const Op& op, const Codec& codec) {
     case CodecKind::block_sparse:
       return of_weight && codec.product > 0;
     case CodecKind::pool:
-      return codec.product > 0 && is_one_of(op.kind, {"convolution_backward", "convolution_weight_gradient"});
+      return codec.product > 0 && takes == Packed::pixels;
     default:
       return false;
   }
@@ -418,12 +418,10 @@ bool depends_on(const Graph& graph, const Op& op, TensorId input, TensorId outpu
     const auto is_known = [&](const InputUse& each) { return each.tensor == input; };
     return std::ranges::none_of(op.uses, is_known) || std::ranges::any_of(op.uses, needs_value);
   }
-  const bool multiplies =
-      is_one_of(op.kind, {"convolution_backward", "convolution_weight_gradient", "linear_weight_gradient"});
-  const bool normalizes = is_one_of(op.kind, {"native_batch_norm_backward", "native_layer_norm_backward",
-                                              "batch_norm_weight_gradient", "layer_norm_weight_gradient"});
-  if (!multiplies && !normalizes) return true;
-  if (!is_parameter_gradient(graph, output)) return normalizes;
+  const std::optional<OpKind> of = op_kind(op);
+  const Reach reach = of ? row_of(*of).reach : Reach::all;
+  if (reach == Reach::all) return true;
+  if (!is_parameter_gradient(graph, output)) return reach == Reach::all_but_bias;
   const auto of_parameters =
       std::ranges::count_if(op.outputs, [&](TensorId t) { return is_parameter_gradient(graph, t); });
   const bool of_bias = of_parameters > 1 && output == op.outputs.back();  // the sum of its result's gradient

@@ -1,5 +1,6 @@
 #pragma once
-// The free attributes of an op, by name.
+// The free attributes of an op, by name. Of those, `device` = `host` pins an op to a host's processor wherever the rest
+// runs: its time is the host's.
 
 #include <algorithm>
 #include <optional>
@@ -27,6 +28,14 @@ inline std::vector<std::string_view> words_of(std::string_view text) {
     at = end + 1;
   }
   return words;
+}
+
+inline bool is_pinned_to_host(const Op& op) {
+  return std::ranges::any_of(op.attributes, [](const auto& a) { return a.first == "device" && a.second == "host"; });
+}
+
+inline bool has_pinned_ops(const Graph& graph) {
+  return std::ranges::any_of(graph.ops, is_pinned_to_host);
 }
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/device_name.h"
-#include "sim/core/pinned.h"
+#include "sim/core/op_attribute.h"
 
 namespace plimsoll {
 namespace {

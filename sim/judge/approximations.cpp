@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
+#include "sim/core/op_kind.h"
 #include "sim/judge/packed_use.h"
 
 namespace plimsoll {
@@ -52,10 +54,12 @@ void ApproximationJudge::runs_op(StepId s) {
     }
   }
   if (!by_gradient && !by_value && !by_factor) return;
-  const bool is_product = op.kind == "convolution_backward" || op.kind == "convolution_weight_gradient" ||
-                          op.kind == "linear_weight_gradient";
-  const bool is_norm = op.kind == "native_batch_norm_backward" || op.kind == "native_layer_norm_backward" ||
-                       op.kind == "batch_norm_weight_gradient" || op.kind == "layer_norm_weight_gradient";
+  using enum OpKind;
+  const std::optional<OpKind> kind_of_op = op_kind(op);
+  const bool is_product =
+      is_one_of(kind_of_op, convolution_backward, convolution_weight_gradient, linear_weight_gradient);
+  const bool is_norm = is_one_of(kind_of_op, native_batch_norm_backward, native_layer_norm_backward,
+                                 batch_norm_weight_gradient, layer_norm_weight_gradient);
   std::vector<TensorId> of_parameters;
   for (const TensorId t : op.outputs) {
     if (!walk_.makers[t.index].empty()) of_parameters.push_back(t);

@@ -1,21 +1,17 @@
 #include "sim/judge/packed_use.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
+#include <optional>
+
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 namespace {
 
 /// Of the input or the result of an activation its gradient takes a factor for each value, and nothing else.
-bool needs_derivative(const std::string& kind) {
-  constexpr std::array<std::string_view, 9> activations{"gelu", "silu", "tanh",     "sigmoid",    "hardswish",
-                                                        "elu",  "mish", "softplus", "log_sigmoid"};
-  return std::ranges::any_of(activations, [&](std::string_view name) {
-    const std::string activation(name);
-    return kind == activation + "_backward" || kind == activation + "_gradient";
-  });
+bool needs_derivative(const Op& op) {
+  return is_one_of(op_kind(op), OpKind::gelu_gradient, OpKind::activation_backward);
 }
 
 /// Whether it tells which values are above 0.
@@ -70,7 +66,8 @@ Taken taken_by(const Codec& codec, const std::vector<std::int64_t>& shape) {
 
 /// A convolution of single pixels, each with one of the result: then means of blocks on both sides are all it needs.
 bool multiplies_pixels(const Walk& walk, const Op& op, TensorId value) {
-  if (op.kind != "convolution_backward" && op.kind != "convolution_weight_gradient") return false;
+  const std::optional<OpKind> kind = op_kind(op);
+  if (!is_one_of(kind, OpKind::convolution_backward, OpKind::convolution_weight_gradient)) return false;
   const std::vector<std::int64_t>& shape = walk.graph[value].shape;
   const auto of_weight = std::ranges::find_if(op.outputs, [&](TensorId t) {
     return walk.graph[t].kind == TensorKind::parameter_gradient && walk.graph[t].shape.size() == 4;
@@ -83,22 +80,23 @@ bool multiplies_pixels(const Walk& walk, const Op& op, TensorId value) {
   const auto is_size = [&](std::size_t first) {
     return shape[first] == result[first] && shape[first + 1] == result[first + 1];
   };
-  const bool by_pytorch = op.kind == "convolution_backward";  // channels first
+  const bool by_pytorch = kind == OpKind::convolution_backward;  // channels first
   const std::size_t kernel = by_pytorch ? 2 : 0;
   return weight[kernel] == 1 && weight[kernel + 1] == 1 && is_size(by_pytorch ? 2 : 1);
 }
 
 bool may_read_packed(const Walk& walk, const Op& op, BufferId b) {
   const Codec& codec = walk.schedule.codecs[walk.schedule[b].codec.index];
-  const bool is_pooling = op.kind == "max_pool2d_with_indices_backward";  // of its input it needs the shape
+  const std::optional<OpKind> kind = op_kind(op);
+  const bool is_pooling = kind == OpKind::max_pool_with_indices_backward;  // of its input it needs the shape
   if (codec.kind == CodecKind::index) return is_pooling;
-  if (codec.kind == CodecKind::step) return is_backward(op.phase) && needs_derivative(op.kind);
+  if (codec.kind == CodecKind::step) return is_backward(op.phase) && needs_derivative(op);
   if (codec.kind == CodecKind::pool) return codec.product > 0 && multiplies_pixels(walk, op, walk.schedule[b].tensor);
   if (codec.kind == CodecKind::block_sparse && codec.product == 0) return false;
   const bool is_of_rows =
       codec.kind == CodecKind::rows || codec.kind == CodecKind::projection || codec.kind == CodecKind::block_sparse;
   if (is_of_rows) {  // a product summed over rows, or over sums of rows; what is left out is taken for 0
-    const bool multiplies = op.kind == "mm" || op.kind == "linear_weight_gradient";
+    const bool multiplies = is_one_of(kind, OpKind::mm, OpKind::linear_weight_gradient);
     const auto of_weight = [&](TensorId t) { return walk.graph[t].kind == TensorKind::parameter_gradient; };
     return multiplies && is_backward(op.phase) && std::ranges::any_of(op.outputs, of_weight);
   }
@@ -108,7 +106,7 @@ bool may_read_packed(const Walk& walk, const Op& op, BufferId b) {
 }  // namespace
 
 bool is_gradient_of_relu(const Op& op) {
-  return op.kind == "threshold_backward" || op.kind == "relu_gradient";
+  return op_kind(op) == OpKind::relu_gradient;
 }
 
 Does does(const Walk& walk, const Op& op, BufferId packed) {

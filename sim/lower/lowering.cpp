@@ -15,8 +15,8 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
+#include "sim/core/op_attribute.h"
 #include "sim/core/partition.h"
-#include "sim/core/pinned.h"
 #include "sim/core/slices.h"
 #include "sim/lower/gradient_owners.h"
 #include "sim/lower/live_copies.h"

@@ -8,7 +8,7 @@
 #include "sim/codec/packed_products.h"
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
-#include "sim/core/pinned.h"
+#include "sim/core/op_attribute.h"
 #include "sim/measure/shared_work.h"
 
 namespace plimsoll {

@@ -9,6 +9,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/op_attribute.h"
+#include "sim/core/op_kind.h"
 #include "sim/ops/op_loop.h"
 
 namespace plimsoll {
@@ -37,7 +38,7 @@ class SplitJudge {
     for (const Op& op : rank_.ops) {
       if (collective_of(op)) {
         judge_collective(op);
-      } else if (op.kind == "share") {
+      } else if (op_kind(op) == OpKind::share) {
         judge_share(op);
       } else {
         judge_op(op);

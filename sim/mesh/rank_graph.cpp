@@ -11,6 +11,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/names.h"
+#include "sim/core/op_kind.h"
 #include "sim/mesh/gradient_reduction.h"
 #include "sim/ops/operators.h"
 
@@ -144,7 +145,7 @@ class SplitGraph {
     const TensorId to = id_at<TensorId>(made_.tensors.size());
     Tensor tensor = graph_[whole];
     if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::input) tensor.kind = TensorKind::activation;
-    const std::string what = step.kind ? std::string(written(*step.kind)) : "share";
+    const std::string what = step.kind ? std::string(written(*step.kind)) : std::string(name_of(OpKind::share));
     tensor.name = what + " over " + axis + " of " + made_[from].name;
     tensor.bytes = Bytes{graph_[whole].bytes.count / share(layout)};
     if (!tensor.shape.empty()) tensor.shape = local_shape(graph_[whole].shape, layout, plan_.mesh);
@@ -156,7 +157,7 @@ class SplitGraph {
     op.inputs = {from};
     op.outputs = {to};
     if (!step.kind) {
-      op.kind = "share";
+      op.kind = name_of(OpKind::share);
       op.attributes.emplace_back("axis", axis);
       op.flops = Flops{0};
       op.bytes_moved = 2 * tensor.bytes;

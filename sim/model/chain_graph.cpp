@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
 #include "sim/core/optimizer.h"
 #include "sim/model/shared_parameters.h"
 
@@ -236,7 +237,7 @@ class Builder {
     const std::vector<TensorId> parameters = parameters_of(stage);
     inputs.insert(inputs.end(), parameters.begin(), parameters.end());
     made_.forward.push_back(op({.name = stage.name,
-                                .kind = "stage",
+                                .kind = std::string(name_of(OpKind::stage)),
                                 .phase = Phase::forward,
                                 .stage = static_cast<std::uint32_t>(i),
                                 .duration = stage.forward,
@@ -296,7 +297,7 @@ class Builder {
   Op backward_op(std::size_t i, Phase phase, Seconds duration) const {
     const Stage& stage = chain_.stages[i];
     return {.name = stage.name + (phase == Phase::backward_weight ? " weight gradient" : " backward"),
-            .kind = "stage",
+            .kind = std::string(name_of(OpKind::stage)),
             .phase = phase,
             .stage = static_cast<std::uint32_t>(i),
             .duration = duration,

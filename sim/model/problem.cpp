@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_attribute.h"
 #include "sim/core/optimizer.h"
-#include "sim/core/pinned.h"
 #include "sim/model/device_classes.h"
 #include "sim/model/graph_updates.h"
 #include "sim/model/input_loads.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/op_kind.h"
 #include "sim/model/device_classes.h"
 #include "sim/model/graph_updates.h"
 #include "sim/model/stage_exchanges.h"
@@ -285,7 +286,7 @@ class ChainOfGraph {
     std::optional<std::string> common;
     for (const std::size_t o : stages_[i].forward) {
       const Op& op = graph_.ops[o];
-      if (collective_of(op) || op.kind == "share") continue;
+      if (collective_of(op) || op_kind(op) == OpKind::share) continue;
       if (!common) common = op.name;
       while (!common->empty() && op.name != *common && !op.name.starts_with(*common + ".")) {
         const std::size_t dot = common->rfind('.');

@@ -7,21 +7,12 @@
 #include <unordered_map>
 
 #include "sim/core/op_attribute.h"
-#include "sim/ops/split_rules.h"
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::string_view of_key = "of";
-
-bool has_word(std::string_view words, std::string_view word) {
-  for (std::size_t at = 0; at < words.size();) {
-    const std::size_t end = std::min(words.find(' ', at), words.size());
-    if (words.substr(at, end - at) == word) return true;
-    at = end + 1;
-  }
-  return false;
-}
 
 /// Finds whose backward an op is by what it has in common with a forward of a kind that may have it: values that both
 /// touch, or a parameter that the one reads and the other makes the gradient of.
@@ -38,12 +29,13 @@ class ForwardsByValues {
 
   /// The one with the most in common, of equal ones the last; nothing where none has anything.
   std::optional<OpId> forward_of(const Op& op) const {
-    const std::string_view kinds = forwards_of(op.kind);
-    if (kinds.empty()) return std::nullopt;
+    const std::optional<OpKind> kind = op_kind(op);
+    if (!kind) return std::nullopt;
+    const Forwards& kinds = row_of(*kind).of;
     std::map<OpId, std::uint32_t> common;
     const auto count = [&](TensorId t) {
       for (const OpId forward : touched_by_[t.index]) {
-        if (has_word(kinds, graph_[forward].kind)) ++common[forward];
+        if (std::ranges::find(kinds, op_kind(graph_[forward])) != kinds.end()) ++common[forward];
       }
     };
     for (const TensorId t : op.inputs) count(t);

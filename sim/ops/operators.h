@@ -15,7 +15,7 @@ struct Operator {
 };
 
 /// In the order of their forwards. A backward op says whose it is by the attribute `of` (the name of its forward), or
-/// its kind says of which kinds' forwards, and the values that it has in common with one of these (split_rules.h).
+/// its kind says of which kinds' forwards (op_kind.h), and the values that it has in common with one of these.
 /// Other ops, such as sums of gradients, are in no operator; their cuts follow from what they read.
 std::vector<Operator> operators_of(const Graph&);
 

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <iterator>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "sim/core/op_attribute.h"
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -19,7 +20,8 @@ namespace {
 //        outermost
 //   .    none: a single number
 struct SplitRule {
-  std::string_view kind, pattern;
+  OpKind kind;
+  std::string_view pattern;
   std::string_view features = {};  ///< dimensions to which the attribute `features` gives other names, word by word, so
                                    ///< that a layer calls its results as what reads them does (`w f`, then `f w`)
   std::string_view reduces = {};   ///< as LoopReduction
@@ -28,175 +30,188 @@ struct SplitRule {
   std::optional<bool> if_second_is_parameter = {};  ///< only where the second input is one, or is none
 };
 
-constexpr SplitRule rules[] = {
-    // --- the networks of validate/networks: everything (..., features), pictures with channels last
-    {"linear", ".. k, k n, n -> .. n", "k n"},
-    {"linear_input_gradient", ".. n, k n -> .. k", "k n"},
-    {"linear_weight_gradient", ".. k, .. n -> k n, n =k", "k n"},  // dbias: column sums of dy, which has no k
-    // No cut of pictures: a window reaches over the border (a halo), which no collective here exchanges.
-    {.kind = "convolution", .pattern = "b - - c, - - c o -> b - - o", .if_attribute = "stride"},
-    {"convolution_input_gradient", "b - - o, - - c o -> b - - c"},
-    {"convolution_weight_gradient", "b - - c, b - - o -> - - c o"},
-    // Statistics are those of the whole batch, which the kernels find anew in the backward.
-    {"batch_norm", "b! - - c, c, c -> b - - c"},
-    {"batch_norm_input_gradient", "b! - - c, c, b - - c -> b - - c"},
-    {"batch_norm_weight_gradient", "b! - - c, b - - c -> c, c"},
-    {"layer_norm", ".. w!, w, w -> .. w", "w"},
-    {"layer_norm_input_gradient", ".. w!, w, .. w -> .. w", "w"},
-    {"layer_norm_weight_gradient", ".. w!, .. w -> w, w", "w"},
-    {"relu", ".. w -> .. w", "w"},
-    {"relu_gradient", ".. w, .. w -> .. w", "w"},
-    {"gelu", ".. w -> .. w", "w"},
-    {"gelu_gradient", ".. w, .. w -> .. w", "w"},
-    {"add", ".. w, .. w -> .. w", "w"},
-    {"max_pool", "b - - c -> b - - c"},
-    {"max_pool_gradient", "b - - c, b - - c -> b - - c"},
-    {"average_pool", "b - - c -> b c"},
-    {"average_pool_gradient", "b c -> b - - c"},
-    // Every position asks all before it: their sequence stays whole.
-    {"attention_scores", "b s! a* -> b a s -"},
-    {"softmax", "b a s t! -> b a s t"},
-    {"softmax_gradient", "b a s t!, b a s t -> b a s t"},
-    {"attention_values", "b a s! -, b s a* -> b s a*"},
-    {"attention_values_gradient", "b s! a*, b s a* -> b a s -"},
-    {"attention_qkv_gradient", "b a s! -, b a s -, b s a*, b s a* -> b s a*"},
-    // A table cut by words would add the positions once a rank.
-    {"embedding", "b s, - w, s w -> b s w"},
-    {"embedding_weight_gradient", "b s, b s w -> - w, s w"},
-    // Gates lie one after the other, each of all of the width.
-    {"lstm_gates", "b -, - -, - -> b -"},
-    {"lstm_cell", "b -, b - -> b -"},
-    {"lstm_cell_gradient", "b -, b -, b - -> b -"},
-    {"lstm_state_gradient", "b -, - -, b -, b -, b - -> b -"},
-    {"lstm_weight_gradient", "b -, b - -> - -, -"},
-    {"cross_entropy", ".. c! -> .. c"},
-    {"cross_entropy_gradient", ".. c! -> .. c"},
+namespace split_rules {
 
-    // --- eager PyTorch, its dispatcher's names: weights (results, inner), pictures with channels first
-    {"convolution", "b c - -, o c - - -> b o - -"},
-    {"convolution", "b c - -, o c - -, o -> b o - -"},
-    {"convolution_backward", "b o - -, b c - -, o c - - -> b c - -, o c - -, o =c"},
-    {"convolution_backward", "b o - -, b c - -, o c - - -> b c - -, o c - -"},
-    {"convolution_backward", "b o - -, b c - -, o c - - -> o c - -, o =c"},
-    {"convolution_backward", "b o - -, b c - -, o c - - -> o c - -"},
+using enum OpKind;
+
+// Of this project's names: everything (..., features), pictures with channels last.
+constexpr SplitRule of_networks[] = {
+    {linear, ".. k, k n, n -> .. n", "k n"},
+    {linear_input_gradient, ".. n, k n -> .. k", "k n"},
+    {linear_weight_gradient, ".. k, .. n -> k n, n =k", "k n"},  // dbias: column sums of dy, which has no k
+    // No cut of pictures: a window reaches over the border (a halo), which no collective here exchanges.
+    {.kind = convolution, .pattern = "b - - c, - - c o -> b - - o", .if_attribute = "stride"},
+    {convolution_input_gradient, "b - - o, - - c o -> b - - c"},
+    {convolution_weight_gradient, "b - - c, b - - o -> - - c o"},
+    // Statistics are those of the whole batch, which the kernels find anew in the backward.
+    {batch_norm, "b! - - c, c, c -> b - - c"},
+    {batch_norm_input_gradient, "b! - - c, c, b - - c -> b - - c"},
+    {batch_norm_weight_gradient, "b! - - c, b - - c -> c, c"},
+    {layer_norm, ".. w!, w, w -> .. w", "w"},
+    {layer_norm_input_gradient, ".. w!, w, .. w -> .. w", "w"},
+    {layer_norm_weight_gradient, ".. w!, .. w -> w, w", "w"},
+    {relu, ".. w -> .. w", "w"},
+    {relu_gradient, ".. w, .. w -> .. w", "w"},
+    {gelu, ".. w -> .. w", "w"},
+    {gelu_gradient, ".. w, .. w -> .. w", "w"},
+    {add, ".. w, .. w -> .. w", "w"},
+    {max_pool, "b - - c -> b - - c"},
+    {max_pool_gradient, "b - - c, b - - c -> b - - c"},
+    {average_pool, "b - - c -> b c"},
+    {average_pool_gradient, "b c -> b - - c"},
+    // Every position asks all before it: their sequence stays whole.
+    {attention_scores, "b s! a* -> b a s -"},
+    {softmax, "b a s t! -> b a s t"},
+    {softmax_gradient, "b a s t!, b a s t -> b a s t"},
+    {attention_values, "b a s! -, b s a* -> b s a*"},
+    {attention_values_gradient, "b s! a*, b s a* -> b a s -"},
+    {attention_qkv_gradient, "b a s! -, b a s -, b s a*, b s a* -> b s a*"},
+    // A table cut by words would add the positions once a rank.
+    {embedding, "b s, - w, s w -> b s w"},
+    {embedding_weight_gradient, "b s, b s w -> - w, s w"},
+    // Gates lie one after the other, each of all of the width.
+    {lstm_gates, "b -, - -, - -> b -"},
+    {lstm_cell, "b -, b - -> b -"},
+    {lstm_cell_gradient, "b -, b -, b - -> b -"},
+    {lstm_state_gradient, "b -, - -, b -, b -, b - -> b -"},
+    {lstm_weight_gradient, "b -, b - -> - -, -"},
+    {cross_entropy, ".. c! -> .. c"},
+    {cross_entropy_gradient, ".. c! -> .. c"},
+};
+
+// Of PyTorch's names: weights (results, inner), pictures with channels first.
+constexpr SplitRule of_pytorch[] = {
+    {convolution, "b c - -, o c - - -> b o - -"},
+    {convolution, "b c - -, o c - -, o -> b o - -"},
+    {convolution_backward, "b o - -, b c - -, o c - - -> b c - -, o c - -, o =c"},
+    {convolution_backward, "b o - -, b c - -, o c - - -> b c - -, o c - -"},
+    {convolution_backward, "b o - -, b c - -, o c - - -> o c - -, o =c"},
+    {convolution_backward, "b o - -, b c - -, o c - - -> o c - -"},
     // Ranks that share out the samples sum their statistics, as a synchronized batch norm does: a sum and a sum of
     // squares for each channel; in the backward, two sums of gradients.
-    {.kind = "native_batch_norm", .pattern = "b c - -, c, c -> b c - -, c =b, c =b", .reduces = "b 2 4"},
-    {.kind = "native_batch_norm_backward", .pattern = "b c - -, b c - -, c, c, c -> b c - -, c, c", .reduces = "b 2 3"},
-    {"native_layer_norm", ".. w!, w, w -> .. w, .. -, .. -"},
-    {"native_layer_norm_backward", ".. w!, .. w, .. -, .. -, w, w -> .. w, w, w"},
-    {"relu_", "b c - - -> b c - -"},
-    {"relu_", ".. w -> .. w"},
-    {"threshold_backward", "b c - -, b c - - -> b c - -"},
-    {"threshold_backward", ".. w, .. w -> .. w"},
-    {"gelu_backward", ".. w, .. w -> .. w"},
-    {"max_pool2d_with_indices", "b c - - -> b c - -, b c - -"},
-    {"max_pool2d_with_indices_backward", "b c - -, b c - -, b c - - -> b c - -"},
-    {"mean", "b c - - -> b c - -"},
-    {"mean", "b - w -> b w"},
-    {"div", "b c -> b c - -"},  // the gradient of a mean
-    {"div", "~ -> ~"},
-    {"addmm", "n, b k - -, n k -> b n"},
-    {"addmm", "n, .. k, n k -> .. n"},
-    {"addmm", "n, b - k, n k -> b n"},  // of one row of each sample
-    {.kind = "mm", .pattern = "b k - -, n k -> b n", .if_backward = false},
-    {.kind = "mm", .pattern = ".. k, n k -> .. n", .if_backward = false},
-    {.kind = "mm", .pattern = ".. n, n k -> .. k", .if_backward = true, .if_second_is_parameter = true},
-    {.kind = "mm", .pattern = "b n, b k - - -> n k", .if_backward = true, .if_second_is_parameter = false},
-    {.kind = "mm", .pattern = ".. n, .. k -> n k", .if_backward = true, .if_second_is_parameter = false},
-    {.kind = "mm", .pattern = "b n, b - k -> n k", .if_backward = true, .if_second_is_parameter = false},
-    {"bmm", "~, ~ -> ~"},
+    {.kind = native_batch_norm, .pattern = "b c - -, c, c -> b c - -, c =b, c =b", .reduces = "b 2 4"},
+    {.kind = native_batch_norm_backward, .pattern = "b c - -, b c - -, c, c, c -> b c - -, c, c", .reduces = "b 2 3"},
+    {native_layer_norm, ".. w!, w, w -> .. w, .. -, .. -"},
+    {native_layer_norm_backward, ".. w!, .. w, .. -, .. -, w, w -> .. w, w, w"},
+    {relu_in_place, "b c - - -> b c - -"},
+    {relu_in_place, ".. w -> .. w"},
+    {relu_gradient, "b c - -, b c - - -> b c - -"},
+    {relu_gradient, ".. w, .. w -> .. w"},
+    {gelu_gradient, ".. w, .. w -> .. w"},
+    {max_pool_with_indices, "b c - - -> b c - -, b c - -"},
+    {max_pool_with_indices_backward, "b c - -, b c - -, b c - - -> b c - -"},
+    {mean, "b c - - -> b c - -"},
+    {mean, "b - w -> b w"},
+    {div, "b c -> b c - -"},  // the gradient of a mean
+    {div, "~ -> ~"},
+    {linear, "n, b k - -, n k -> b n"},
+    {linear, "n, .. k, n k -> .. n"},
+    {linear, "n, b - k, n k -> b n"},  // of one row of each sample
+    {.kind = mm, .pattern = "b k - -, n k -> b n", .if_backward = false},
+    {.kind = mm, .pattern = ".. k, n k -> .. n", .if_backward = false},
+    {.kind = mm, .pattern = ".. n, n k -> .. k", .if_backward = true, .if_second_is_parameter = true},
+    {.kind = mm, .pattern = "b n, b k - - -> n k", .if_backward = true, .if_second_is_parameter = false},
+    {.kind = mm, .pattern = ".. n, .. k -> n k", .if_backward = true, .if_second_is_parameter = false},
+    {.kind = mm, .pattern = "b n, b - k -> n k", .if_backward = true, .if_second_is_parameter = false},
+    {bmm, "~, ~ -> ~"},
     // Values that autograd has saved for two ops are let go of by the first, which holds on to what it does not read.
-    {"bmm", "~, ~, ~ -> ~"},
-    {.kind = "mm", .pattern = ".. n, n k, .. k -> .. k", .if_backward = true, .if_second_is_parameter = true},
-    {"add", "b s w, - s w -> b s w"},
-    {"add", "b s w, s w -> b s w"},
-    {"add", ".. w, w -> .. w"},
-    {"add_", "b c - -, b c - - -> b c - -"},
-    {"add_", ".. w, .. w -> .. w"},
-    {"add_", "->"},  // counts the batches
-    {"empty", "->"},
+    {bmm, "~, ~, ~ -> ~"},
+    {.kind = mm, .pattern = ".. n, n k, .. k -> .. k", .if_backward = true, .if_second_is_parameter = true},
+    {add, "b s w, - s w -> b s w"},
+    {add, "b s w, s w -> b s w"},
+    {add, ".. w, w -> .. w"},
+    {add_in_place, "b c - -, b c - - -> b c - -"},
+    {add_in_place, ".. w, .. w -> .. w"},
+    {add_in_place, "->"},  // counts the batches
+    {empty, "->"},
     // Masks of positions, and of dropout: numbers by chance, divided by how many stay.
-    {"arange", "-> -"},
-    {"ones", "-> - -"},
-    {"triu", "- - -> - -"},
-    {"empty_like", "-> ~"},
-    {"bernoulli_", "~ -> ~"},
-    {"div_", "~ -> ~"},
-    {"mul", ".. w -> .. w"},
-    {"mul", "w, .. w -> .. w"},
-    {"mul", ".. w, w -> .. w"},
-    {"mul", ".. w, .. w -> .. w"},
-    {"sum", ".. n -> n"},
-    {"sum", ".. n -> - n"},
-    {"sum", "b s w -> - s w"},
-    {"sum", ".. w -> - - w"},
-    {"embedding", "- w, .. -> .. w"},
-    {"embedding", "- w -> - w"},  // of positions, which are no input
-    {"embedding", "- w -> - - w"},
-    {"embedding_dense_backward", ".. w, .. -> - w"},
-    {"embedding_dense_backward", ".. w -> - w"},
-    {"_softmax", ".. t! -> .. t"},
-    {"_softmax_backward_data", ".. t!, .. t -> .. t"},
-    {"_log_softmax", ".. v! -> .. v"},
-    {"_log_softmax_backward_data", ".. v!, .. v -> .. v"},
-    {"nll_loss_forward", ".. v! -> ., ."},
-    {"ones_like", "-> ."},
-    {"nll_loss_backward", "., .. v!, . -> .. v"},
+    {arange, "-> -"},
+    {ones, "-> - -"},
+    {triu, "- - -> - -"},
+    {empty_like, "-> ~"},
+    {bernoulli_in_place, "~ -> ~"},
+    {div_in_place, "~ -> ~"},
+    {mul, ".. w -> .. w"},
+    {mul, "w, .. w -> .. w"},
+    {mul, ".. w, w -> .. w"},
+    {mul, ".. w, .. w -> .. w"},
+    {sum, ".. n -> n"},
+    {sum, ".. n -> - n"},
+    {sum, "b s w -> - s w"},
+    {sum, ".. w -> - - w"},
+    {embedding, "- w, .. -> .. w"},
+    {embedding, "- w -> - w"},  // of positions, which are no input
+    {embedding, "- w -> - - w"},
+    {embedding_weight_gradient, ".. w, .. -> - w"},
+    {embedding_weight_gradient, ".. w -> - w"},
+    {softmax, ".. t! -> .. t"},
+    {softmax_gradient, ".. t!, .. t -> .. t"},
+    {log_softmax, ".. v! -> .. v"},
+    {log_softmax_backward, ".. v!, .. v -> .. v"},
+    {nll_loss, ".. v! -> ., ."},
+    {ones_like, "-> ."},
+    {nll_loss_backward, "., .. v!, . -> .. v"},
     // Where views hide which dimension is which: samples alone can be cut.
-    {"convolution", "~, - - - -, - -> ~"},
-    {"convolution", "~, - - - - -> ~"},
-    {"convolution_backward", "~, ~, - - - - -> ~, - - - -, -"},
-    {"convolution_backward", "~, ~, - - - - -> ~, - - - -"},
-    {"convolution_backward", "~, ~, - - - - -> - - - -, -"},
-    {"convolution_backward", "~, ~, - - - - -> - - - -"},
-    {"addmm", "-, ~, - - -> ~"},
-    {.kind = "mm", .pattern = "~, - - -> ~", .if_backward = false},
-    {.kind = "mm", .pattern = "~, - - -> ~", .if_backward = true, .if_second_is_parameter = true},
-    {.kind = "mm", .pattern = "~, - -, ~ -> ~", .if_backward = true, .if_second_is_parameter = true},
-    {.kind = "mm", .pattern = "~, ~ -> - -", .if_backward = true, .if_second_is_parameter = false},
-    {"add", "~, - -> ~"},
-    {"add", "~, ~ -> ~"},
-    {"mul", "-, ~ -> ~"},
-    {"mul", "~, - -> ~"},
-    {"mul", "~, ~ -> ~"},
-    {"gelu", "~ -> ~"},
-    {"gelu_backward", "~, ~ -> ~"},
-    {"sum", "~ -> -"},
-    {"sum", "~ -> - -"},
+    {convolution, "~, - - - -, - -> ~"},
+    {convolution, "~, - - - - -> ~"},
+    {convolution_backward, "~, ~, - - - - -> ~, - - - -, -"},
+    {convolution_backward, "~, ~, - - - - -> ~, - - - -"},
+    {convolution_backward, "~, ~, - - - - -> - - - -, -"},
+    {convolution_backward, "~, ~, - - - - -> - - - -"},
+    {linear, "-, ~, - - -> ~"},
+    {.kind = mm, .pattern = "~, - - -> ~", .if_backward = false},
+    {.kind = mm, .pattern = "~, - - -> ~", .if_backward = true, .if_second_is_parameter = true},
+    {.kind = mm, .pattern = "~, - -, ~ -> ~", .if_backward = true, .if_second_is_parameter = true},
+    {.kind = mm, .pattern = "~, ~ -> - -", .if_backward = true, .if_second_is_parameter = false},
+    {add, "~, - -> ~"},
+    {add, "~, ~ -> ~"},
+    {mul, "-, ~ -> ~"},
+    {mul, "~, - -> ~"},
+    {mul, "~, ~ -> ~"},
+    {gelu, "~ -> ~"},
+    {gelu_gradient, "~, ~ -> ~"},
+    {sum, "~ -> -"},
+    {sum, "~ -> - -"},
     // Values in another order, put together or taken apart.
-    {"clone", "~ -> ~"},
-    {"masked_fill", "~ -> ~"},
-    {"masked_fill", "~, - - -> ~"},      // a mask of positions, for all samples and heads
-    {"cat", "- - -, b - - - -> b - -"},  // a row that is a parameter, before those of pictures
-    {"cat", "~, ~ -> ~"},
-    {"cat", "~, ~, ~ -> ~"},
-    {"stack", "~, ~, ~ -> ~"},
-    {"slice", "~ -> ~"},
-    {"select_backward", "~ -> ~"},
+    {clone, "~ -> ~"},
+    {masked_fill, "~ -> ~"},
+    {masked_fill, "~, - - -> ~"},      // a mask of positions, for all samples and heads
+    {cat, "- - -, b - - - -> b - -"},  // a row that is a parameter, before those of pictures
+    {cat, "~, ~ -> ~"},
+    {cat, "~, ~, ~ -> ~"},
+    {stack, "~, ~, ~ -> ~"},
+    {slice, "~ -> ~"},
+    {select_backward, "~ -> ~"},
 };
 
-// Whose gradient an op makes, where traces do not say.
-struct BackwardOf {
-  std::string_view kind, forwards;
-};
-constexpr BackwardOf backwards[] = {
-    {"convolution_backward", "convolution"},
-    {"native_batch_norm_backward", "native_batch_norm"},
-    {"native_layer_norm_backward", "native_layer_norm"},
-    {"threshold_backward", "relu_ relu"},
-    {"gelu_backward", "gelu"},
-    {"max_pool2d_with_indices_backward", "max_pool2d_with_indices"},
-    {"mm", "addmm mm"},
-    {"sum", "addmm convolution add"},
-    {"bmm", "bmm"},
-    {"mul", "mul"},
-    {"embedding_dense_backward", "embedding"},
-    {"_softmax_backward_data", "_softmax"},
-    {"_log_softmax_backward_data", "_log_softmax"},
-    {"ones_like", "-> ."},
-    {"nll_loss_backward", "nll_loss_forward"},
-};
+}  // namespace split_rules
+
+constexpr bool has_rule(OpKind kind) {
+  const auto is_of_kind = [&](const SplitRule& rule) { return rule.kind == kind; };
+  return std::ranges::any_of(split_rules::of_networks, is_of_kind) ||
+         std::ranges::any_of(split_rules::of_pytorch, is_of_kind);
+}
+static_assert(std::ranges::all_of(op_table,
+                                  [](const OpRow& row) {
+                                    return has_rule(row.kind) == (row.splits == Splits::by_rule);
+                                  }),
+              "a kind of op is said to split by a rule and has none here, or has one and is said not to split");
+
+/// Those for an op of that name: of a name that both give, the project's own come first.
+std::vector<const SplitRule*> rules_named(std::string_view name) {
+  std::vector<const SplitRule*> found;
+  const std::optional<OpKind> kind = op_kind(name);
+  if (!kind) return found;
+  const auto add = [&](std::span<const SplitRule> rules) {
+    for (const SplitRule& rule : rules) {
+      if (rule.kind == *kind) found.push_back(&rule);
+    }
+  };
+  const OpNames& names = row_of(*kind).names;
+  if (name == names.ours) add(split_rules::of_networks);
+  if (name != names.ours || name == names.pytorch) add(split_rules::of_pytorch);
+  return found;
+}
 
 /// A pattern filled in for one op.
 class Filling {
@@ -382,7 +397,6 @@ class Filling {
 };
 
 bool is_meant(const SplitRule& rule, const Graph& graph, const Op& op) {
-  if (rule.kind != op.kind) return false;
   if (!rule.if_attribute.empty() && !attribute_of(op, rule.if_attribute)) return false;
   if (rule.if_backward && *rule.if_backward != is_backward(op.phase)) return false;
   if (!rule.if_second_is_parameter || op.inputs.size() < 2) return true;
@@ -407,15 +421,16 @@ std::variant<std::vector<RuledLoop>, NoRule> loops_by_rule(const Graph& graph, O
   const std::string name = "'" + op.name + "' (" + op.kind + ")";
   std::vector<RuledLoop> loops;
   bool hides_samples = false;
-  for (const SplitRule& rule : rules) {
-    if (!is_meant(rule, graph, op)) continue;
-    const Filling filling(graph, op, rule);
+  const std::vector<const SplitRule*> rules = rules_named(op.kind);
+  for (const SplitRule* rule : rules) {
+    if (!is_meant(*rule, graph, op)) continue;
+    const Filling filling(graph, op, *rule);
     hides_samples = hides_samples || !filling.has_samples_first();
     std::optional<std::string> loop = filling.run();
-    if (loop) loops.push_back({*std::move(loop), std::string(rule.reduces)});
+    if (loop) loops.push_back({*std::move(loop), std::string(rule->reduces)});
   }
   if (!loops.empty()) return loops;
-  if (std::ranges::find(rules, op.kind, &SplitRule::kind) == std::end(rules)) {
+  if (rules.empty()) {
     return NoRule{name + " has no rule by which it could be cut: the trace gives it no attribute 'loop'"};
   }
   if (const Tensor* tensor = shapeless(graph, op)) {
@@ -427,11 +442,6 @@ std::variant<std::vector<RuledLoop>, NoRule> loops_by_rule(const Graph& graph, O
                   "gives it no attribute 'loop'"};
   }
   return NoRule{name + " has other operands than the rule of its kind, and the trace gives it no attribute 'loop'"};
-}
-
-std::string_view forwards_of(std::string_view kind) {
-  const auto* found = std::ranges::find(backwards, kind, &BackwardOf::kind);
-  return found == std::end(backwards) ? std::string_view() : found->forwards;
 }
 
 }  // namespace plimsoll

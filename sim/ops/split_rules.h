@@ -3,7 +3,6 @@
 // Work, kept bytes and collectives of every split follow from the loop (layout.h, rank_graph.h).
 
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -23,8 +22,5 @@ struct RuledLoop {
 
 /// Where a kind is used with operands of several forms, those that may fit, the likelier first: never empty.
 std::variant<std::vector<RuledLoop>, NoRule> loops_by_rule(const Graph&, OpId);
-
-/// The kinds of forwards whose gradients an op of this kind makes, where traces do not say whose: words; empty: none.
-std::string_view forwards_of(std::string_view kind);
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "sim/core/expects.h"
-#include "sim/core/pinned.h"
+#include "sim/core/op_attribute.h"
 #include "sim/io/input_error.h"
 #include "strategies/compose/levels/plan_on_devices.h"
 #include "strategies/compose/parts/passes.h"

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
 #include "sim/io/input_error.h"
 #include "sim/ops/layers.h"
 #include "strategies/models/op_sequence.h"
@@ -42,7 +43,7 @@ class SignChains {
     const std::optional<OpId> before = makers_[graph_[*relu].inputs[0].index];
     if (!before) return {};
     std::vector<OpId> ops;
-    const bool adds = graph_[*before].kind == "add" || graph_[*before].kind == "add_";
+    const bool adds = is_one_of(op_kind(graph_[*before]), OpKind::add, OpKind::add_in_place);
     if (adds) {
       for (const TensorId t : graph_[*before].inputs) {
         const std::optional<OpId> maker = makers_[t.index];

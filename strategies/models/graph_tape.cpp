@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sim/core/expects.h"
-#include "sim/core/pinned.h"
+#include "sim/core/op_attribute.h"
 
 namespace plimsoll {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "sim/core/expects.h"
-#include "sim/core/pinned.h"
+#include "sim/core/op_attribute.h"
 #include "sim/io/input_error.h"
 #include "sim/model/device_classes.h"
 

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "sim/core/graph.h"
+#include "sim/ops/layers.h"
 #include "strategies/api/strategy.h"
 #include "strategies/transforms/channel_times.h"
 
@@ -84,9 +85,7 @@ class ChannelPruning {
   }
   bool is_pruned(TensorId t) const { return pruned_.contains(t); }
 
-  static bool is_convolution(const Op& op) {
-    return op.kind.starts_with("convolution") || op.kind.starts_with("conv2d");
-  }
+  static bool is_convolution(const Op& op) { return layer_of(op) == SavedBy::conv; }
 
   /// The weight that an op of a convolution reads or makes the gradient of.
   std::optional<TensorId> weight_of(const Op& op) const {

@@ -17,6 +17,7 @@
 #include "sim/core/optimizer.h"
 #include "sim/io/quantity.h"
 #include "sim/model/problem.h"
+#include "sim/ops/layers.h"
 #include "strategies/api/strategy.h"
 #include "strategies/rematerialization/policies/policies.h"
 #include "strategies/transforms/smaller_problem.h"
@@ -300,7 +301,7 @@ constexpr Bytes both_tables{2 * 256 * 4};
 std::set<std::string> embedding_names(const Graph& graph) {
   std::set<std::string> names;
   for (const Op& op : graph.ops) {
-    if (op.phase != Phase::forward || op.kind.find("embedding") == std::string::npos) continue;
+    if (op.phase != Phase::forward || layer_of(op) != SavedBy::embedding) continue;
     for (const TensorId t : op.inputs) {
       if (graph[t].kind == TensorKind::parameter) names.insert(graph[t].name);
     }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "sim/core/graph.h"
+#include "sim/ops/layers.h"
 #include "strategies/api/strategy.h"
 #include "strategies/transforms/smaller_problem.h"
 
@@ -117,7 +118,7 @@ class Patching {
   Windows windows_of(const Op& op, TensorId x, TensorId y) const {
     const Tensor* weight = weight_of(op);
     if (weight == nullptr && tensor(x).shape == tensor(y).shape) return {};
-    const bool pools = op.kind.find("pool") != std::string::npos;
+    const bool pools = layer_of(op) == SavedBy::pool;
     if (weight == nullptr && !pools) throw Unknown{"'" + op.name + "' has no windows that are known"};
     const bool first = sides_.rows == of_channels_first.rows;
     const std::int64_t side = weight == nullptr ? choice_.pool_window : weight->shape[first ? 2 : 0];

@@ -10,6 +10,7 @@
 #include <string>
 #include <variant>
 
+#include "sim/core/op_kind.h"
 #include "strategies/api/strategy.h"
 
 namespace plimsoll {
@@ -19,7 +20,7 @@ namespace {
 const Op* norm_of(const Graph& graph, const Op& backward) {
   const auto is_read = [&](TensorId t) { return std::ranges::find(backward.inputs, t) != backward.inputs.end(); };
   const auto found = std::ranges::find_if(graph.ops, [&](const Op& op) {
-    return op.kind == "native_layer_norm" && op.phase == Phase::forward && !op.saved.empty() &&
+    return op_kind(op) == OpKind::native_layer_norm && op.phase == Phase::forward && !op.saved.empty() &&
            std::ranges::all_of(op.saved, is_read) && !op.inputs.empty() && is_read(op.inputs[0]);
   });
   return found == graph.ops.end() ? nullptr : &*found;
@@ -35,7 +36,7 @@ std::variant<Problem, std::string> shared_norm(const Problem& problem, const Opt
   Problem changed = problem;
   std::size_t norms = 0;
   for (Op& op : changed.graph.ops) {
-    if (op.kind != "native_layer_norm_backward") continue;
+    if (op_kind(op) != OpKind::native_layer_norm_backward) continue;
     const Op* forward = norm_of(problem.graph, op);
     if (forward == nullptr || some_op_overwrites(problem.graph, forward->outputs[0])) continue;
     std::ranges::replace(op.inputs, forward->inputs[0], forward->outputs[0]);

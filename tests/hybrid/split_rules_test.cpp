@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/op_kind.h"
 #include "sim/mesh/check_split.h"
 #include "sim/mesh/rank_graph.h"
 #include "sim/ops/op_loop.h"
-#include "validate/networks/op_kind.h"
 
 using namespace plimsoll;
 

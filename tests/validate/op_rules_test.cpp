@@ -47,10 +47,10 @@ TEST_CASE("kinds and their names belong to each other", "[networks]") {
     const std::string_view name = name_of(kind);
     INFO(name);
     CHECK(names.insert(name).second);
-    CHECK(op_kind(name) == kind);
+    CHECK(network_kind(name) == kind);
   }
-  CHECK_FALSE(op_kind("mystery"));
-  CHECK_FALSE(op_kind(""));
+  CHECK_FALSE(network_kind("mystery"));
+  CHECK_FALSE(network_kind(""));
 }
 
 TEST_CASE("there is a case of every kind of op, and the CPU runs it", "[networks]") {
@@ -118,7 +118,7 @@ TEST_CASE("an update moves what its optimizer is known to move", "[networks]") {
     const Network network = named_network("mlp:layers=2,width=8,batch=4,classes=3", optimizer).network;
     std::size_t updates = 0;
     for (const Op& op : network.graph.ops) {
-      if (op_kind(op.kind) != OpKind::optimizer) continue;
+      if (network_kind(op.kind) != OpKind::optimizer) continue;
       CHECK(op.bytes_moved == optimizer_moves(optimizer) * network.graph[op.inputs[0]].bytes);
       CHECK(op.flops == Flops{0});
       ++updates;

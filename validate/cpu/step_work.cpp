@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
 #include "validate/cpu/kernels/codec_kernels.h"
-#include "validate/networks/op_kind.h"
 #include "validate/reference/elementwise.h"
 
 namespace plimsoll {
@@ -65,7 +65,7 @@ void run_call(const CpuNetwork& whole, const PlannedCall& call, const KernelArgu
 
 std::optional<Score> score_of(const CpuNetwork& cpu, const PlannedCall& call, const KernelArguments& given) {
   const Op& op = cpu.network.graph[call.op];
-  if (op_kind(op.kind) != OpKind::cross_entropy) return std::nullopt;
+  if (network_kind(op.kind) != OpKind::cross_entropy) return std::nullopt;
   const RowSizes sizes = row_sizes(cpu.network.graph[op.outputs[0]]);
   std::vector<std::int32_t> own;
   for (const std::int32_t row : cpu.kernels[call.op.index].rows) own.push_back(given.labels[row]);

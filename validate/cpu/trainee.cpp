@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
 #include "sim/judge/check.h"
 #include "validate/cpu/cpu_network.h"
 #include "validate/cpu/cpu_replay.h"
@@ -19,7 +20,6 @@
 #include "validate/cpu/step_work.h"
 #include "validate/labelled_rows.h"
 #include "validate/networks/initial_values.h"
-#include "validate/networks/op_kind.h"
 #include "validate/reference/normalization.h"
 
 namespace plimsoll {
@@ -48,7 +48,7 @@ class Forward {
       const Op& op = graph().ops[o];
       if (op.phase != Phase::forward) continue;
       run_op(op, cpu_.kernels[o]);
-      if (op_kind(op.kind) != OpKind::cross_entropy) continue;
+      if (network_kind(op.kind) != OpKind::cross_entropy) continue;
       const TensorId probabilities = op.outputs[0];
       score += score_of(numbers(probabilities), static_cast<std::int64_t>(labels.size()),
                         graph()[probabilities].shape.back(), labels.data());
@@ -62,7 +62,7 @@ class Forward {
   float* numbers(TensorId t) { return static_cast<float*>(static_cast<void*>(values_[t.index].data())); }
 
   void run_op(const Op& op, const Kernel& kernel) {
-    if (op_kind(op.kind) == OpKind::batch_norm) return run_batch_norm(op);
+    if (network_kind(op.kind) == OpKind::batch_norm) return run_batch_norm(op);
     KernelArguments arguments;
     for (const TensorId t : op.inputs) arguments.inputs.push_back(values_[t.index].data());
     for (const TensorId t : op.outputs) arguments.outputs.push_back(values_[t.index].data());

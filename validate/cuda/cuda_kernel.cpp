@@ -1,7 +1,7 @@
 #include "validate/cuda/cuda_kernel.h"
 
+#include "sim/core/op_kind.h"
 #include "validate/cuda/kernel_makers.h"
-#include "validate/networks/op_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -11,9 +11,9 @@ struct CudaRow {
   CudaKernel (&make)(const Graph&, const Op&, const Libraries&);
 };
 
-constexpr OpTable<CudaRow> cuda_rows = [] {
+constexpr NetworkTable<CudaRow> cuda_rows = [] {
   using enum OpKind;
-  return OpTable<CudaRow>{{
+  return NetworkTable<CudaRow>{{
       {linear, cuda_kernels::linear},
       {linear_input_gradient, cuda_kernels::linear_input_gradient},
       {linear_weight_gradient, cuda_kernels::linear_weight_gradient},
@@ -58,7 +58,7 @@ static_assert(has_every_kind(cuda_rows), "a kind of op has no row, or its row is
 }  // namespace
 
 std::optional<CudaKernel> make_cuda_kernel(const Graph& graph, const Op& op, const Libraries& libraries) {
-  const std::optional<OpKind> kind = op_kind(op.kind);
+  const std::optional<OpKind> kind = network_kind(op.kind);
   if (!kind) return std::nullopt;
   return row_of(cuda_rows, *kind).make(graph, op, libraries);
 }

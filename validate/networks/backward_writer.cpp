@@ -20,7 +20,7 @@ Attributes attributes_of(const Op& forward) {
 
 void BackwardWriter::write() {
   const std::vector<Op> forwards = graph_.ops;
-  EXPECTS(!forwards.empty() && op_kind(forwards.back().kind) == OpKind::cross_entropy);
+  EXPECTS(!forwards.empty() && network_kind(forwards.back().kind) == OpKind::cross_entropy);
   for (std::size_t i = forwards.size(); i-- > 0;) {
     stage_ = forwards[i].stage;
     rule_of(forwards[i]).backward(*this, forwards[i]);
@@ -83,7 +83,7 @@ void BackwardWriter::weight_gradient(OpKind kind, const Op& forward, std::vector
 
 const Op& BackwardWriter::reader(TensorId t, OpKind kind) const {
   const auto found = std::ranges::find_if(graph_.ops, [&](const Op& op) {
-    return op_kind(op.kind) == kind && std::ranges::find(op.inputs, t) != op.inputs.end();
+    return network_kind(op.kind) == kind && std::ranges::find(op.inputs, t) != op.inputs.end();
   });
   EXPECTS(found != graph_.ops.end());
   return *found;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "validate/networks/op_kind.h"
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -89,7 +89,7 @@ std::vector<std::vector<std::byte>> input_values(const Network& network, std::ui
                                                  std::uint32_t batch) {
   std::int64_t vocabulary = 1;
   for (const Op& op : network.graph.ops) {
-    if (op_kind(op.kind) == OpKind::embedding) vocabulary = network.graph[op.inputs[1]].shape[0];
+    if (network_kind(op.kind) == OpKind::embedding) vocabulary = network.graph[op.inputs[1]].shape[0];
   }
   const Tensor& input = network.graph[network.boundaries[0]];
   const std::size_t slices = std::max<std::size_t>(1, network.slices.size());

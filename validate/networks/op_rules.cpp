@@ -252,59 +252,57 @@ using BackwardRule = decltype(OpRule::backward);
 using FlopsRule = decltype(OpRule::flops);
 using BytesRule = decltype(OpRule::bytes_moved);
 
-constexpr OpRule forward(OpKind kind, std::string_view name, ShapeRule result, BackwardRule backward, FlopsRule flops,
+constexpr OpRule forward(OpKind kind, ShapeRule result, BackwardRule backward, FlopsRule flops,
                          BytesRule bytes = each_tensor) {
-  return {kind, name, result, backward, flops, bytes};
+  return {kind, result, backward, flops, bytes};
 }
 
 /// A gradient, or an update.
-constexpr OpRule consequence(OpKind kind, std::string_view name, FlopsRule flops, BytesRule bytes = each_tensor) {
-  return {kind, name, nullptr, nullptr, flops, bytes};
+constexpr OpRule consequence(OpKind kind, FlopsRule flops, BytesRule bytes = each_tensor) {
+  return {kind, nullptr, nullptr, flops, bytes};
 }
 
-constexpr OpTable<OpRule> op_rules = [] {
+constexpr NetworkTable<OpRule> op_rules = [] {
   using enum OpKind;
   namespace of = op_gradients;
-  return OpTable<OpRule>{
-      forward(linear, "linear", of_product, of::linear, forward_product),
-      consequence(linear_input_gradient, "linear_input_gradient", input_gradient_product),
-      consequence(linear_weight_gradient, "linear_weight_gradient", weight_gradient_product),
-      forward(convolution, "convolution", of_convolution, of::convolution, forward_product),
-      consequence(convolution_input_gradient, "convolution_input_gradient", input_gradient_product),
-      consequence(convolution_weight_gradient, "convolution_weight_gradient", weight_gradient_product),
-      forward(batch_norm, "batch_norm", as_input, of::batch_norm, per_input<8>),
-      consequence(batch_norm_input_gradient, "batch_norm_input_gradient", per_input<8>),
-      consequence(batch_norm_weight_gradient, "batch_norm_weight_gradient", per_input<8>),
-      forward(layer_norm, "layer_norm", as_input, of::layer_norm, per_input<8>),
-      consequence(layer_norm_input_gradient, "layer_norm_input_gradient", per_input<8>),
-      consequence(layer_norm_weight_gradient, "layer_norm_weight_gradient", per_input<8>),
-      forward(relu, "relu", as_input, of::relu, per_input<1>),
-      consequence(relu_gradient, "relu_gradient", per_input<1>),
-      forward(gelu, "gelu", as_input, of::gelu, per_input<20>),
-      consequence(gelu_gradient, "gelu_gradient", per_input<20>),
-      forward(softmax, "softmax", as_input, of::softmax, per_input<5>),
-      consequence(softmax_gradient, "softmax_gradient", per_input<5>),
-      forward(max_pool, "max_pool", of_max_pool, of::max_pool, per_input<3>),
-      consequence(max_pool_gradient, "max_pool_gradient", per_input<3>),
-      forward(average_pool, "average_pool", of_average_pool, of::average_pool, per_input<1>),
-      consequence(average_pool_gradient, "average_pool_gradient", per_output<1>),
-      forward(add, "add", as_input, of::add, per_input<1>),
-      forward(attention_scores, "attention_scores", of_attention_scores, of::attention_scores,
-              attention_products<1, 0>),
-      forward(attention_values, "attention_values", of_attention_values, of::attention_values,
-              attention_products<1, 1>),
-      consequence(attention_values_gradient, "attention_values_gradient", attention_products<1, 1>),
-      consequence(attention_qkv_gradient, "attention_qkv_gradient", attention_products<3, 3>),
-      forward(embedding, "embedding", of_embedding, of::embedding, per_output<1>),
-      consequence(embedding_weight_gradient, "embedding_weight_gradient", per_input<1, 1>),
-      forward(lstm_gates, "lstm_gates", of_product, of::lstm_gates, forward_product),
-      forward(lstm_cell, "lstm_cell", as_input<1>, of::lstm_cell, per_input<8>),
-      consequence(lstm_cell_gradient, "lstm_cell_gradient", per_input<10, 1>),
-      consequence(lstm_state_gradient, "lstm_state_gradient", input_gradient_product),
-      consequence(lstm_weight_gradient, "lstm_weight_gradient", weight_gradient_product),
-      forward(cross_entropy, "cross_entropy", as_input, of::cross_entropy, per_input<5>),
-      consequence(cross_entropy_gradient, "cross_entropy_gradient", per_input<5>),
-      consequence(optimizer, "optimizer", no_flops),
+  return NetworkTable<OpRule>{
+      forward(linear, of_product, of::linear, forward_product),
+      consequence(linear_input_gradient, input_gradient_product),
+      consequence(linear_weight_gradient, weight_gradient_product),
+      forward(convolution, of_convolution, of::convolution, forward_product),
+      consequence(convolution_input_gradient, input_gradient_product),
+      consequence(convolution_weight_gradient, weight_gradient_product),
+      forward(batch_norm, as_input, of::batch_norm, per_input<8>),
+      consequence(batch_norm_input_gradient, per_input<8>),
+      consequence(batch_norm_weight_gradient, per_input<8>),
+      forward(layer_norm, as_input, of::layer_norm, per_input<8>),
+      consequence(layer_norm_input_gradient, per_input<8>),
+      consequence(layer_norm_weight_gradient, per_input<8>),
+      forward(relu, as_input, of::relu, per_input<1>),
+      consequence(relu_gradient, per_input<1>),
+      forward(gelu, as_input, of::gelu, per_input<20>),
+      consequence(gelu_gradient, per_input<20>),
+      forward(softmax, as_input, of::softmax, per_input<5>),
+      consequence(softmax_gradient, per_input<5>),
+      forward(max_pool, of_max_pool, of::max_pool, per_input<3>),
+      consequence(max_pool_gradient, per_input<3>),
+      forward(average_pool, of_average_pool, of::average_pool, per_input<1>),
+      consequence(average_pool_gradient, per_output<1>),
+      forward(add, as_input, of::add, per_input<1>),
+      forward(attention_scores, of_attention_scores, of::attention_scores, attention_products<1, 0>),
+      forward(attention_values, of_attention_values, of::attention_values, attention_products<1, 1>),
+      consequence(attention_values_gradient, attention_products<1, 1>),
+      consequence(attention_qkv_gradient, attention_products<3, 3>),
+      forward(embedding, of_embedding, of::embedding, per_output<1>),
+      consequence(embedding_weight_gradient, per_input<1, 1>),
+      forward(lstm_gates, of_product, of::lstm_gates, forward_product),
+      forward(lstm_cell, as_input<1>, of::lstm_cell, per_input<8>),
+      consequence(lstm_cell_gradient, per_input<10, 1>),
+      consequence(lstm_state_gradient, input_gradient_product),
+      consequence(lstm_weight_gradient, weight_gradient_product),
+      forward(cross_entropy, as_input, of::cross_entropy, per_input<5>),
+      consequence(cross_entropy_gradient, per_input<5>),
+      consequence(optimizer, no_flops),
   };
 }();
 static_assert(has_every_kind(op_rules), "a kind of op has no row, or its row is not in its place");
@@ -316,19 +314,9 @@ const OpRule& rule_of(OpKind kind) {
 }
 
 const OpRule& rule_of(const Op& op) {
-  const std::optional<OpKind> kind = op_kind(op.kind);
+  const std::optional<OpKind> kind = network_kind(op.kind);
   EXPECTS(kind);
   return rule_of(*kind);
-}
-
-std::string_view name_of(OpKind kind) {
-  return rule_of(kind).name;
-}
-
-std::optional<OpKind> op_kind(std::string_view name) {
-  const auto found = std::ranges::find(op_rules, name, &OpRule::name);
-  if (found == op_rules.end()) return std::nullopt;
-  return found->kind;
 }
 
 }  // namespace plimsoll

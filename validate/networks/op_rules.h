@@ -2,10 +2,8 @@
 // What every backend's networks have in common of each kind of op: the shape of its result, what its backward is, and
 // what it is said to cost before anything has been measured.
 
-#include <string_view>
-
 #include "sim/core/graph.h"
-#include "validate/networks/op_kind.h"
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 
@@ -14,7 +12,6 @@ class BackwardWriter;
 
 struct OpRule {
   OpKind kind;
-  std::string_view name;
 
   /// Of what a forward makes, from its inputs and attributes. Null for gradients, which have the shape of what they are
   /// of, and for updates, which make nothing.

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "validate/networks/op_kind.h"
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 namespace {

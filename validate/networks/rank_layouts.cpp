@@ -8,6 +8,7 @@
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 #include "sim/core/op_attribute.h"
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -32,7 +33,7 @@ class LayoutFinder {
     for (const Op& op : rank_.ops) {
       if (op.phase == Phase::update && !collective_of(op)) continue;
       if (is_of_replicas(op)) continue;
-      if (collective_of(op) || op.kind == "share") {
+      if (collective_of(op) || op_kind(op) == OpKind::share) {
         lay_out_anew(op);
       } else {
         lie_as_cut(op);

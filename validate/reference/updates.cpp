@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "validate/networks/op_kind.h"
+#include "sim/core/op_kind.h"
 #include "validate/reference/adam_in_8_bits.h"
 #include "validate/reference/elementwise.h"
 #include "validate/reference/formulas.h"
@@ -148,7 +148,7 @@ Update adafactor_update(const Graph& graph, const Op& op, std::int64_t n) {
 }  // namespace
 
 std::function<void(const KernelArguments&)> plain_update(const Graph& graph, const Op& op) {
-  if (op_kind(op.kind) != OpKind::optimizer) return {};
+  if (network_kind(op.kind) != OpKind::optimizer) return {};
   const std::int64_t n = graph[op.inputs[0]].bytes.count / 4;
   const std::string_view name = attribute(op, "optimizer");
   if (name == "sgd") return [=](const KernelArguments& a) { plain::sgd(numbers(a, 0), a.in(1), n, a.update); };

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sim/core/collective_op.h"
-#include "sim/core/pinned.h"
+#include "sim/core/op_attribute.h"
 #include "sim/core/platform.h"
 #include "sim/core/scaling.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "sim/core/pinned.h"
+#include "sim/core/op_attribute.h"
 #include "sim/measure/lower_bounds.h"
 #include "sim/model/graph_updates.h"
 #include "strategies/compose/parts/passes.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/models/op_sequence.h"
@@ -73,6 +74,23 @@ PlanPool min_cut_plans(const PartTask& task, const MinCutOptions& options) {
   if (options.ban == MinCutBan::both || pool.empty()) pool.add(store_all_ops(task));
   return pool;
 }
+
+}  // namespace
+
+bool is_compute_intensive(std::string_view name) {
+  const std::optional<OpKind> kind = nearest_kind(name);
+  return kind && row_of(*kind).work == OpWork::heavy;
+}
+
+Banned banned_with_compute(const PartTask& task, const OpModel& model) {
+  Banned banned = banned_anyway(model);
+  for (std::size_t o = 0; o < model.ops.size(); ++o) {
+    if (is_compute_intensive(task.problem.graph[model.ops[o].id].kind)) banned[o] = true;
+  }
+  return banned;
+}
+
+namespace {
 
 constexpr auto min_cut_options = options_of<MinCutOptions>(
     option_of<&MinCutOptions::ban>({

@@ -5,8 +5,8 @@
 
 #include <dnnl.hpp>
 
+#include "sim/core/op_kind.h"
 #include "validate/cpu/kernels/kernel_table.h"
-#include "validate/networks/op_kind.h"
 
 namespace plimsoll {
 
@@ -17,9 +17,9 @@ struct CpuRow {
   Kernel (&make)(const Graph&, const Op&);
 };
 
-constexpr OpTable<CpuRow> cpu_rows = [] {
+constexpr NetworkTable<CpuRow> cpu_rows = [] {
   using enum OpKind;
-  return OpTable<CpuRow>{{
+  return NetworkTable<CpuRow>{{
       {linear, cpu_kernels::linear},
       {linear_input_gradient, cpu_kernels::linear_input_gradient},
       {linear_weight_gradient, cpu_kernels::linear_weight_gradient},
@@ -64,7 +64,7 @@ static_assert(has_every_kind(cpu_rows), "a kind of op has no row, or its row is 
 }  // namespace
 
 std::optional<Kernel> make_kernel(const Graph& graph, const Op& op) {
-  const std::optional<OpKind> kind = op_kind(op.kind);
+  const std::optional<OpKind> kind = network_kind(op.kind);
   if (!kind) return std::nullopt;
   return row_of(cpu_rows, *kind).make(graph, op);
 }

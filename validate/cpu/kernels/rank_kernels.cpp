@@ -9,9 +9,9 @@
 #include "sim/core/collective_op.h"
 #include "sim/core/names.h"
 #include "sim/core/op_attribute.h"
+#include "sim/core/op_kind.h"
 #include "validate/cpu/ranks/rank_exchange.h"
 #include "validate/cpu/ranks/rank_meeting.h"
-#include "validate/networks/op_kind.h"
 #include "validate/reference/updates.h"
 
 namespace plimsoll {
@@ -22,7 +22,7 @@ struct CannotRun {
 };
 
 bool exchanges(const Op& op) {
-  return collective_of(op) || op.kind == "share";
+  return collective_of(op) || op_kind(op) == OpKind::share;
 }
 
 /// Whether along some axis on which the tensor is a partial sum another rank comes before this one.
@@ -101,7 +101,7 @@ class RankKernels {
   /// What a kernel does otherwise because others have the rest: of a sum the first rank alone adds the bias, and a mean
   /// is that of all rows.
   void adapt(Kernel& kernel, const Op& op, std::uint32_t rank) const {
-    const std::optional<OpKind> kind = op_kind(op.kind);
+    const std::optional<OpKind> kind = network_kind(op.kind);
     const RankLayout& made = layouts_[op.outputs.front().index];
     if (kind == OpKind::linear && adds_to_a_sum(made, mesh_, rank)) {
       const auto numbers = static_cast<std::size_t>(network_.graph[op.inputs[2]].bytes.count / 4);

@@ -9,11 +9,11 @@
 #include <thread>
 #include <utility>
 
+#include "sim/core/op_kind.h"
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/kernels/rank_kernels.h"
 #include "validate/networks/initial_values.h"
 #include "validate/networks/kernel_arguments.h"
-#include "validate/networks/op_kind.h"
 
 namespace plimsoll {
 namespace {
