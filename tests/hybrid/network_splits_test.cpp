@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "sim/core/op_kind.h"
 #include "sim/mesh/check_split.h"
 #include "sim/mesh/rank_graph.h"
 #include "sim/ops/operators.h"
@@ -145,6 +146,46 @@ TEST_CASE("graphs of eager PyTorch cut at random compute what the whole does", "
   std::size_t cut = 0;
   for (const RandomCase seed : random_cases(1, 20)) cut += compare(graph, seed).value_or(0);
   if (all_cases()) CHECK(cut > 200);
+}
+
+/// What the backward ops of an operator read of its forward's values.
+OpSaves read_of(const Graph& graph, const Operator& of) {
+  const Op& forward = graph[of.forward];
+  const auto is_value = [&](TensorId t) {
+    return graph[t].kind == TensorKind::activation || graph[t].kind == TensorKind::input;
+  };
+  OpSaves read = OpSaves::nothing;
+  for (const OpId backward : of.backward) {
+    for (const TensorId t : graph[backward].inputs) {
+      const auto place = std::ranges::find(forward.outputs, t);
+      if (place == forward.outputs.begin() && place != forward.outputs.end()) read = read | OpSaves::result;
+      if (place != forward.outputs.begin() && place != forward.outputs.end()) read = read | OpSaves::marks;
+      const bool is_input = std::ranges::find(forward.inputs, t) != forward.inputs.end();
+      if (is_input && is_value(t)) read = read | OpSaves::input;
+    }
+  }
+  return read;
+}
+
+TEST_CASE("forwards save what the table of kinds says", "[hybrid]") {
+  const std::string reference =
+      GENERATE("resnet50:batch=8", "deit_s:batch=8", "gpt4_ops_w256_t128_b4_cpu", "mlp:layers=2,width=4,view=graph",
+               "gpt:layers=1,width=8,heads=4,sequence=4,batch=4,vocabulary=4,view=graph",
+               "resnet:blocks=1,channels=4,picture=8,batch=2,classes=4,view=graph",
+               "lstm:steps=2,width=4,batch=4,classes=4,view=graph");
+  CAPTURE(reference);
+  const Graph graph =
+      is_network(reference) ? named_network(reference).network.graph : std::get<Graph>(load_trace(reference).model);
+  std::map<OpKind, OpSaves> saves;
+  for (const Operator& each : operators_of(graph)) {
+    const std::optional<OpKind> kind = op_kind(graph[each.forward]);
+    if (kind && !each.backward.empty()) saves[*kind] = saves[*kind] | read_of(graph, each);
+  }
+  CHECK(saves.size() > 2);
+  for (const auto& [kind, read] : saves) {
+    INFO(name_of(kind) << " or " << row_of(kind).names.pytorch);
+    CHECK(static_cast<int>(read) == static_cast<int>(row_of(kind).saves));
+  }
 }
 
 TEST_CASE("every op of the references of eager PyTorch has a loop, and backward ops their forward", "[hybrid]") {

@@ -307,7 +307,7 @@ TEST_CASE("ops of networks split as their kind says", "[hybrid]") {
     check_entry(entry);
     kinds.insert(entry.kind);
   }
-  for (std::size_t k = 0; k < op_kind_count; ++k) {
+  for (std::size_t k = 0; k < network_kind_count; ++k) {
     const auto kind = static_cast<OpKind>(k);
     INFO(name_of(kind));
     CHECK((kinds.contains(std::string(name_of(kind))) || kind == OpKind::optimizer));  // that lies as its parameter

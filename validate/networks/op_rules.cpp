@@ -25,14 +25,16 @@ void normalization_gradients(BackwardWriter& writer, const Op& forward, OpKind o
   writer.weight_gradient(of_weight, forward, {x, gradient}, {scale, shift});
 }
 
-/// Of a function of one input whose gradient needs its result.
-void gradient_by_result(BackwardWriter& writer, const Op& forward, OpKind kind) {
-  writer.input_gradient(kind, forward, {forward.outputs[0], gradient_of_result(writer, forward)}, forward.inputs[0]);
-}
-
-/// Of one whose gradient needs its input.
-void gradient_by_input(BackwardWriter& writer, const Op& forward, OpKind kind) {
-  writer.input_gradient(kind, forward, {forward.inputs[0], gradient_of_result(writer, forward)}, forward.inputs[0]);
+/// Of a function of one input, whose gradient reads what the table of kinds says that it saves.
+template <OpKind kind, OpKind gradient>
+void of_one_input(BackwardWriter& writer, const Op& forward) {
+  constexpr OpSaves saves = row_of(kind).saves;
+  static_assert(saves == OpSaves::nothing || saves == OpSaves::input || saves == OpSaves::result);
+  std::vector<TensorId> reads;
+  if constexpr (saves == OpSaves::input) reads = forward.inputs;
+  if constexpr (saves == OpSaves::result) reads = forward.outputs;
+  reads.push_back(gradient_of_result(writer, forward));
+  writer.input_gradient(gradient, forward, std::move(reads), forward.inputs[0]);
 }
 
 namespace op_gradients {
@@ -57,27 +59,6 @@ void batch_norm(BackwardWriter& writer, const Op& forward) {
 
 void layer_norm(BackwardWriter& writer, const Op& forward) {
   normalization_gradients(writer, forward, OpKind::layer_norm_input_gradient, OpKind::layer_norm_weight_gradient);
-}
-
-void relu(BackwardWriter& writer, const Op& forward) {
-  gradient_by_result(writer, forward, OpKind::relu_gradient);
-}
-
-void softmax(BackwardWriter& writer, const Op& forward) {
-  gradient_by_result(writer, forward, OpKind::softmax_gradient);
-}
-
-void gelu(BackwardWriter& writer, const Op& forward) {
-  gradient_by_input(writer, forward, OpKind::gelu_gradient);
-}
-
-void max_pool(BackwardWriter& writer, const Op& forward) {
-  gradient_by_input(writer, forward, OpKind::max_pool_gradient);
-}
-
-void average_pool(BackwardWriter& writer, const Op& forward) {
-  const TensorId gradient = gradient_of_result(writer, forward);
-  writer.input_gradient(OpKind::average_pool_gradient, forward, {gradient}, forward.inputs[0]);
 }
 
 void add(BackwardWriter& writer, const Op& forward) {
@@ -278,15 +259,15 @@ constexpr NetworkTable<OpRule> op_rules = [] {
       forward(layer_norm, as_input, of::layer_norm, per_input<8>),
       consequence(layer_norm_input_gradient, per_input<8>),
       consequence(layer_norm_weight_gradient, per_input<8>),
-      forward(relu, as_input, of::relu, per_input<1>),
+      forward(relu, as_input, of_one_input<relu, relu_gradient>, per_input<1>),
       consequence(relu_gradient, per_input<1>),
-      forward(gelu, as_input, of::gelu, per_input<20>),
+      forward(gelu, as_input, of_one_input<gelu, gelu_gradient>, per_input<20>),
       consequence(gelu_gradient, per_input<20>),
-      forward(softmax, as_input, of::softmax, per_input<5>),
+      forward(softmax, as_input, of_one_input<softmax, softmax_gradient>, per_input<5>),
       consequence(softmax_gradient, per_input<5>),
-      forward(max_pool, of_max_pool, of::max_pool, per_input<3>),
+      forward(max_pool, of_max_pool, of_one_input<max_pool, max_pool_gradient>, per_input<3>),
       consequence(max_pool_gradient, per_input<3>),
-      forward(average_pool, of_average_pool, of::average_pool, per_input<1>),
+      forward(average_pool, of_average_pool, of_one_input<average_pool, average_pool_gradient>, per_input<1>),
       consequence(average_pool_gradient, per_output<1>),
       forward(add, as_input, of::add, per_input<1>),
       forward(attention_scores, of_attention_scores, of::attention_scores, attention_products<1, 0>),
