@@ -32,8 +32,8 @@ enum class ParameterHomes : std::uint8_t {
 ///  - that the trace lists together (`colocate`);
 ///  - that read or overwrite one storage in place before its last overwriting;
 ///  - that use one parameter, if its home is one.
-/// Ops that the trace pins to the host (core/pinned.h) run there only. Optimizer states are where the gradient of their
-/// parameter is made first. Throws InputError where a pinned op uses a parameter or must be where another op is.
+/// Ops that the trace pins to the host (core/op_attribute.h) run there only. Optimizer states are where the gradient of
+/// their parameter is made first. Throws InputError where a pinned op uses a parameter or must be where another op is.
 GraphDag graph_dag(const Problem&, std::uint32_t devices, ParameterHomes = ParameterHomes::together);
 
 /// The graph's devices, and the first one's host if ops are pinned to it, with the routes between their memories. Each

@@ -1,7 +1,6 @@
 #include "strategies/rematerialization/saving/min_cut.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "sim/core/expects.h"
@@ -74,23 +73,6 @@ PlanPool min_cut_plans(const PartTask& task, const MinCutOptions& options) {
   if (options.ban == MinCutBan::both || pool.empty()) pool.add(store_all_ops(task));
   return pool;
 }
-
-}  // namespace
-
-bool is_compute_intensive(std::string_view name) {
-  const std::optional<OpKind> kind = nearest_kind(name);
-  return kind && row_of(*kind).work == OpWork::heavy;
-}
-
-Banned banned_with_compute(const PartTask& task, const OpModel& model) {
-  Banned banned = banned_anyway(model);
-  for (std::size_t o = 0; o < model.ops.size(); ++o) {
-    if (is_compute_intensive(task.problem.graph[model.ops[o].id].kind)) banned[o] = true;
-  }
-  return banned;
-}
-
-namespace {
 
 constexpr auto min_cut_options = options_of<MinCutOptions>(
     option_of<&MinCutOptions::ban>({
@@ -195,10 +177,9 @@ Evicted evicted_by_min_cut(const OpModel& model, const Banned& banned, CutWeight
   return evicted;
 }
 
-bool is_compute_intensive(std::string_view kind) {
-  constexpr std::array<std::string_view, 8> kinds{"mm",     "bmm",         "addmm", "baddbmm",
-                                                  "matmul", "convolution", "conv",  "linear"};
-  return std::ranges::find(kinds, kind) != kinds.end() || kind.find("attention") != std::string_view::npos;
+bool is_compute_intensive(std::string_view name) {
+  const std::optional<OpKind> kind = nearest_kind(name);
+  return kind && row_of(*kind).work == OpWork::heavy;
 }
 
 Banned banned_with_compute(const PartTask& task, const OpModel& model) {

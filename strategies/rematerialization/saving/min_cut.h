@@ -34,7 +34,7 @@ Evicted evicted_by_min_cut(const OpModel&, const Banned&, CutWeight, const Pinne
 // The strategy `min_cut`: PyTorch's min-cut partitioner on the op graph.
 
 /// Whether an op of this kind is a matrix product, a convolution or attention, which PyTorch does not recompute.
-bool is_compute_intensive(std::string_view kind);
+bool is_compute_intensive(std::string_view name);
 
 /// Those that is_compute_intensive() names, and banned_anyway().
 Banned banned_with_compute(const PartTask&, const OpModel&);
