@@ -27,6 +27,7 @@
 #include "sim/io/schedule/schedule_file.h"
 #include "sim/io/text_file.h"
 #include "sim/judge/check.h"
+#include "strategies/api/front.h"
 #include "strategies/compose/plan.h"
 #include "strategies/list.h"
 #include "strategies/portfolio/portfolio_options.h"
@@ -42,15 +43,14 @@ struct SimulateArguments {
 
 /// Every answer that no other one beats in both time and memory, by rising memory.
 std::vector<Answer> front_of(std::vector<Answer> answers) {
-  std::erase_if(answers, [](const Answer& a) { return !a.feasible(); });
-  std::ranges::stable_sort(answers, {},
-                           [](const Answer& a) { return std::pair(a.metrics->peak, a.metrics->makespan); });
-  std::vector<Answer> front;
+  FrontOf<Answer> front;
   for (Answer& answer : answers) {
-    if (!front.empty() && answer.metrics->makespan >= front.back().metrics->makespan) continue;
-    front.push_back(std::move(answer));
+    if (!answer.feasible()) continue;
+    const Bytes peak = answer.metrics->peak;
+    const Seconds makespan = answer.metrics->makespan;
+    front.add(peak, makespan, std::move(answer));
   }
-  return front;
+  return std::move(front).plans();
 }
 
 /// Those for which the allocator runs out of memory, each plan once, by rising peak.

@@ -9,7 +9,7 @@
 #include <array>
 #include <cmath>
 
-#include "strategies/api/better_outcome.h"
+#include "strategies/api/front.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/compression/form_plans.h"
 #include "strategies/list.h"
@@ -106,8 +106,8 @@ class CompressPlanner {
   /// Budgets at which the answer may change.
   std::vector<Bytes> candidates() const {
     std::vector<Bytes> budgets;
-    for (const TapePool& pool : pools_) {
-      const std::vector<Bytes> more = pool.peaks();
+    for (const Front& pool : pools_) {
+      const std::vector<Bytes> more = pool.budgets();
       budgets.insert(budgets.end(), more.begin(), more.end());
     }
     std::vector<const StrategyInfo*> others = recomputing();
@@ -197,12 +197,12 @@ class CompressPlanner {
   }
 
   /// Some of the pool, from the least memory to the most.
-  void offload_some(const TapePool& pool) {
+  void offload_some(const Front& pool) {
     if (!offloads_) return;
-    const std::vector<Bytes> peaks = pool.peaks();
+    const std::vector<Bytes> peaks = pool.budgets();
     const std::size_t count = std::min<std::size_t>(model_.positions() > many_positions ? 1 : 3, peaks.size());
     for (std::size_t k = 0; k < count; ++k) {
-      const Tape& tape = pool.fastest_within(peaks[k * peaks.size() / count])->tape;
+      const Tape& tape = pool.at(peaks[k * peaks.size() / count])->tape;
       const auto is_that = [&](const Tape& other) { return same(tape, other); };
       if (std::ranges::none_of(to_offload_, is_that)) to_offload_.push_back(tape);
     }
@@ -216,7 +216,7 @@ class CompressPlanner {
   std::vector<SavedTensor> saved_;
   KeptForms packed_, joint_;  // the same forms, and last of the second's: made again
   std::optional<OpModel> ops_;
-  std::vector<TapePool> pools_;  // without recomputation, and with it
+  std::vector<Front> pools_;  // without recomputation, and with it
   std::vector<Tape> to_offload_;
 };
 

@@ -451,8 +451,10 @@ std::vector<std::vector<std::uint32_t>> forms_of_levels(const KeptForms& kept_fo
   lowest.reach(Bytes{0});
   const Bytes least = lowest.most();
   std::vector<std::vector<std::uint32_t>> chosen;
-  for (std::uint32_t down = 1; down <= levels; ++down) {
-    const Bytes level = most - range_of(most - least, {down, levels}).offset;
+  std::vector<Bytes> between = budgets_between(Bytes{0}, most - least, levels);
+  between.push_back(most - least);
+  for (const Bytes below : std::span(between).subspan(1)) {
+    const Bytes level = most - below;
     chooser.reach(level);
     FormsChooser relaxed = chooser;
     relaxed.relax(std::max(level, chooser.most()));
@@ -544,20 +546,11 @@ void FormPlans::add(const Tape& tape, const std::vector<std::uint32_t>& forms) {
 
 /// By rising memory.
 std::vector<std::vector<std::uint32_t>> FormPlans::front() const {
-  std::vector<const Tried::value_type*> all;
-  for (const Tried::value_type& each : tried_) {
-    if (each.second && each.second->error <= error_) all.push_back(&each);
+  FrontOf<std::vector<std::uint32_t>> front;
+  for (const auto& [forms, measured] : tried_) {
+    if (measured && measured->error <= error_) front.add(measured->peak, measured->makespan, forms);
   }
-  std::ranges::stable_sort(all, {},
-                           [](const auto* each) { return std::pair(each->second->peak, each->second->makespan); });
-  std::vector<std::vector<std::uint32_t>> front;
-  std::optional<Seconds> fastest;
-  for (const Tried::value_type* each : all) {
-    if (fastest && each->second->makespan >= *fastest) continue;
-    fastest = each->second->makespan;
-    front.push_back(each->first);
-  }
-  return front;
+  return std::move(front).plans();
 }
 
 void FormPlans::improve(std::size_t trials) {

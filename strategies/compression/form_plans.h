@@ -10,11 +10,11 @@
 
 #include "sim/codec/predicted_error.h"
 #include "sim/core/platform.h"
+#include "strategies/api/front.h"
 #include "strategies/compression/packing.h"
 #include "strategies/models/chain_sequence.h"
 #include "strategies/models/op_model.h"
 #include "strategies/models/recompute_order.h"
-#include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {
 
@@ -105,8 +105,8 @@ class FormPlans {
   /// there, as often as `trials`.
   void improve(std::size_t trials);
 
-  const TapePool& pool() const& { return pool_; }  ///< within the bound
-  TapePool pool() && { return std::move(pool_); }
+  const Front& pool() const& { return pool_; }  ///< within the bound
+  Front pool() && { return std::move(pool_); }
 
  private:
   struct Measured {
@@ -129,7 +129,7 @@ class FormPlans {
   std::map<std::uint32_t, std::uint32_t> value_in_;  // by storage of the graph: of values that may be made again
   Evicted dies_;                                     // by value: in the forward
   Tried tried_;                                      // by forms; unset: no plan, or too great an error for any bound
-  TapePool pool_;
+  Front pool_;
   std::vector<std::pair<double, PlannedTape>> later_;  // with errors that a later bound may allow
 };
 

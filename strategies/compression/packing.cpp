@@ -15,10 +15,10 @@
 #include "sim/core/op_kind.h"
 #include "sim/io/input_error.h"
 #include "sim/ops/layers.h"
+#include "strategies/api/front.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/models/part_alone.h"
 #include "strategies/offloading/activations/offload_moves.h"
-#include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {
 namespace {
@@ -467,7 +467,7 @@ std::vector<TapeOutcome> packed_tapes(const PartTask& task, std::string_view str
   PackingChoice choice = choice_of(graph, saved);
   if (choice.overhead) choice.codec = with_overhead(choice, model);
   const std::vector<UnreadForm> unread = unread_of ? unread_of(graph, model) : std::vector<UnreadForm>{};
-  TapePool pool;
+  Front pool;
   std::optional<PlannedTape> packed = simulated_tape(task, model, packed_tape(graph, model, saved, choice, unread));
   if (packed && choice.note) {
     const auto packs = std::ranges::count(packed->tape.actions, ActionKind::pack, &Action::kind);

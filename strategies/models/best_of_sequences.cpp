@@ -4,15 +4,15 @@
 #include <string>
 
 #include "sim/core/expects.h"
-#include "strategies/api/plan_front.h"
+#include "strategies/api/front.h"
 
 namespace plimsoll {
 namespace {
 
 using Kind = ChainStep::Kind;
 
-PlanFront<std::size_t> front_of(const PartTask& task, const TapeFamily& family) {
-  PlanFront<std::size_t> front;
+FrontOf<std::size_t> front_of(const PartTask& task, const TapeFamily& family) {
+  FrontOf<std::size_t> front;
   for (std::size_t k = 0; k < family.costs.size(); ++k) {
     front.add(peak_in_flight(family.costs[k], task), family.costs[k].makespan, k);
   }
@@ -70,7 +70,7 @@ std::vector<bool> useful(const ChainModel& model, const ChainSequence& sequence)
 
 std::vector<TapeOutcome> best_of_tapes(const PartTask& task, const TapeFamily& family,
                                        std::span<const std::optional<Bytes>> budgets) {
-  const PlanFront<std::size_t> front = front_of(task, family);
+  const FrontOf<std::size_t> front = front_of(task, family);
   EXPECTS(!front.empty());
   const auto planned = [&](std::size_t k) {
     return PlannedTape{family.tape(k), peak_in_flight(family.costs[k], task), family.costs[k].makespan, std::nullopt};

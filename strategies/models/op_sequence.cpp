@@ -25,28 +25,6 @@ PlannedTape planned_ops(const PartTask& task, const OpSequence& sequence) {
   return {std::move(tape), cost.peak, cost.makespan, std::nullopt};
 }
 
-void PlanPool::add(const OpSequence& sequence) {
-  PlannedTape made = planned_ops(task_, sequence);
-  const Bytes needs = made.peak;
-  const Seconds makespan = made.makespan;
-  front_.add(needs, makespan, {std::move(made), sequence});
-}
-
-const OpSequence* PlanPool::fastest_sequence(std::optional<Bytes> budget) const {
-  const Plan* plan = front_.fastest_within(budget);
-  return plan == nullptr ? nullptr : &plan->sequence;
-}
-
-const PlannedTape* PlanPool::fastest_within(std::optional<Bytes> budget) const {
-  const Plan* plan = front_.fastest_within(budget);
-  return plan == nullptr ? nullptr : &plan->tape;
-}
-
-std::vector<TapeOutcome> PlanPool::outcomes(std::span<const std::optional<Bytes>> budgets,
-                                            std::string_view reason) const {
-  return front_.outcomes(budgets, reason, [](const Plan& plan) { return plan.tape; });
-}
-
 std::optional<std::string> not_one_part(const PartTask& task) {
   if (task.partition.parts.size() == 1 && task.in_flight == 1) return std::nullopt;
   return "graphs are rematerialized on one device only";

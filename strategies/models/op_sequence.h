@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "strategies/api/plan_front.h"
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 
 namespace plimsoll {
@@ -26,31 +26,20 @@ OpSequence store_all_ops(const PartTask&);
 /// The tape with its exact promise.
 PlannedTape planned_ops(const PartTask&, const OpSequence&);
 
-/// Plans that do not depend on the budget; each budget gets the fastest that fits.
-class PlanPool {
+struct SequencedTape : PlannedTape {
+  OpSequence sequence;
+};
+
+/// Plans that do not depend on the budget.
+class PlanPool : public FrontOf<SequencedTape> {
  public:
   explicit PlanPool(const PartTask& task) : task_(task) {}
 
-  /// Kept unless another plan is as fast within as little.
-  void add(const OpSequence&);
-  const OpSequence* fastest_sequence(std::optional<Bytes> budget) const;
-
-  const PlannedTape* fastest_within(std::optional<Bytes> budget) const;
-  bool empty() const { return front_.empty(); }
-  Bytes smallest() const { return front_.least(); }
-
-  /// The fastest plan for each budget.
-  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason) const;
-
-  std::vector<Bytes> peaks() const { return front_.budgets(); }  ///< ascending
+  using FrontOf::add;
+  void add(const OpSequence& sequence) { add(SequencedTape{planned_ops(task_, sequence), sequence}); }
 
  private:
-  struct Plan {
-    PlannedTape tape;
-    OpSequence sequence;
-  };
   const PartTask& task_;
-  PlanFront<Plan> front_;
 };
 
 /// Why this task is not the whole graph with one micro-batch in flight, which graph planners need; else nothing.

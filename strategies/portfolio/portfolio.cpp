@@ -7,7 +7,7 @@
 
 #include "sim/io/input_error.h"
 #include "sim/measure/lower_bounds.h"
-#include "strategies/api/strategy.h"
+#include "strategies/api/front.h"
 #include "strategies/list.h"
 #include "strategies/portfolio/portfolio_members.h"
 #include "strategies/portfolio/portfolio_moves.h"
@@ -34,16 +34,14 @@ LowerBounds bounds_of(const PartTask& task) {
 
 /// Between the largest working set and the peak of plain training, whatever is asked: so that an improved plan serves
 /// every budget that it fits, and less memory is never faster.
-std::vector<std::optional<Bytes>> ladder(const PartTask& task) {
+std::vector<Bytes> ladder(const PartTask& task) {
   const std::optional<Bytes> unlimited;
   const TapeOutcome plain =
       store_all_strategy.tapes(task, Options(store_all_strategy.options), std::span(&unlimited, 1), nullptr).front();
   const Bytes least = bounds_of(task).memory, most = std::get<PlannedTape>(plain).peak;
-  std::vector<std::optional<Bytes>> budgets;
-  for (std::uint32_t k = 0; k < portfolio_levels && least < most; ++k) {
-    budgets.emplace_back(most - range_of(most - least, {k, portfolio_levels}).offset -
-                         range_of(most - least, {k, portfolio_levels}).length);
-  }
+  if (least >= most) return {};
+  std::vector<Bytes> budgets = budgets_between(least, most, portfolio_levels);
+  std::ranges::reverse(budgets);
   return budgets;
 }
 
@@ -58,7 +56,7 @@ class Portfolio {
             std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return !op.alternatives.empty(); })) {
     for (const std::optional<Bytes>& budget : asked) rows_.emplace_back().budget = budget;
     if (effort > 0) {
-      for (const std::optional<Bytes>& budget : ladder(task)) rows_.emplace_back().budget = budget;
+      for (const Bytes budget : ladder(task)) rows_.emplace_back().budget = budget;
     }
     first_level_ = asked.size();
     rows_.emplace_back().budget = Bytes{0};  // tells what each member needs at least
@@ -219,10 +217,7 @@ std::vector<Bytes> portfolio_candidates(const PartTask& task, const PortfolioOpt
   const Bytes most = std::get<PlannedTape>(outcomes[0]).peak;
   const Infeasible* none = std::get_if<Infeasible>(&outcomes[1]);
   const Bytes least = none != nullptr && none->smallest ? std::min(*none->smallest, most) : most;
-  std::vector<Bytes> budgets;
-  for (std::uint32_t k = 0; k < front_points; ++k) {
-    budgets.push_back(least + range_of(most - least, {k, front_points}).offset);
-  }
+  std::vector<Bytes> budgets = budgets_between(least, most, front_points);
   budgets.push_back(most);
   return budgets;
 }

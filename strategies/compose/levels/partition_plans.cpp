@@ -9,6 +9,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/lower/lowering.h"
+#include "strategies/api/front.h"
 #include "strategies/compose/levels/least_makespan.h"
 #include "strategies/compose/parts/passes.h"
 #include "strategies/models/same_tape.h"
@@ -209,10 +210,8 @@ PartitionPlans::LevelTapes PartitionPlans::tapes_at_levels(std::size_t p) {
   if (const Infeasible* why = std::get_if<Infeasible>(&outcome)) refuse(why->reason);
   auto& all = std::get<PlannedTape>(outcome);
   const Bytes least = least_budget([&](Bytes budget) { return tape_within(p, budget); }, all.peak);
-  std::vector<std::optional<Bytes>> budgets;
-  for (std::uint32_t level = 0; level + 1 < levels; ++level) {
-    budgets.emplace_back(least + range_of(all.peak - least, {level, levels - 1}).offset);
-  }
+  const std::vector<Bytes> between = budgets_between(least, all.peak, levels - 1);
+  const std::vector<std::optional<Bytes>> budgets(between.begin(), between.end());
   LevelTapes tapes;
   if (least < all.peak) {
     for (TapeOutcome& each : tapes_within(p, budgets)) {

@@ -9,6 +9,7 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/measure/lower_bounds.h"
+#include "strategies/api/front.h"
 #include "strategies/compose/levels/joint_planner.h"
 #include "strategies/compose/levels/partition_plans.h"
 #include "strategies/compose/levels/work_conserving.h"
@@ -70,10 +71,6 @@ Orders orders_tried(const Pass& partitioning) {
   return is_work_conserving(partitioning) ? Orders::or_work_conserving : Orders::fixed;
 }
 
-bool less_needed(const Infeasible& a, const Infeasible& b) {
-  return a.smallest && (!b.smallest || *a.smallest < *b.smallest);
-}
-
 /// Of published planners that choose nothing but the cut.
 bool keeps_its_cut(const Pass& pass) {
   const LineOptions* line = pass.options.get_if<LineOptions>();
@@ -97,13 +94,6 @@ bool follows_the_budget(const Pass& pass) {
   if (pass.strategy == &pipeline_search_strategy) return true;
   const LineOptions* line = pass.options.get_if<LineOptions>();
   return line != nullptr && (is_planner_cut(line->cut) || line->cut == sapp_cut);
-}
-
-bool is_better(const PartsOutcome& a, const PartsOutcome& b) {
-  const PlannedParts *one = std::get_if<PlannedParts>(&a), *other = std::get_if<PlannedParts>(&b);
-  if (one != nullptr && other != nullptr) return one->makespan < other->makespan;
-  if (one != nullptr || other != nullptr) return one != nullptr;
-  return less_needed(std::get<Infeasible>(a), std::get<Infeasible>(b));
 }
 
 /// What each device needs at most in plain training, its parts each for itself.
@@ -165,7 +155,7 @@ class SmallerPartitions {
       PartsOutcome outcome = plans_.of(made_[k]).within(budget);
       const Infeasible* none = std::get_if<Infeasible>(&outcome);
       if (none == nullptr) return outcome;
-      const bool is_less = less_needed(*none, needs);
+      const bool is_less = needs_less(*none, needs);
       if (is_less) needs = *none;
       if (!is_less && k > 0) break;
     }
@@ -206,21 +196,18 @@ void or_without_last(const Problem& problem, const Pass& partitioning, std::span
                      std::span<const std::optional<Bytes>> budgets, std::vector<PartsOutcome>& outcomes) {
   const Pass plain = pass_of(store_all_strategy);
   const std::span<const Pass> without = memory.size() > 1 ? memory.first(memory.size() - 1) : std::span(&plain, 1);
-  std::vector<PartsOutcome> others = plan_on_devices(problem, partitioning, without, budgets);
-  for (std::size_t b = 0; b < budgets.size(); ++b) {
-    if (is_better(others[b], outcomes[b])) outcomes[b] = std::move(others[b]);
-  }
+  keep_better(outcomes, plan_on_devices(problem, partitioning, without, budgets));
 }
 
 /// A larger budget never gives a slower plan.
 void never_slower_with_more(std::vector<PartsOutcome>& outcomes, std::span<const std::optional<Bytes>> budgets) {
+  FrontOf<PlannedParts> front;
+  for (const PartsOutcome& outcome : outcomes) {
+    if (const PlannedParts* made = std::get_if<PlannedParts>(&outcome)) front.add(*made);
+  }
   for (std::size_t b = 0; b < outcomes.size(); ++b) {
-    for (std::size_t other = 0; other < outcomes.size(); ++other) {
-      const PlannedParts* cheaper = std::get_if<PlannedParts>(&outcomes[other]);
-      if (cheaper == nullptr || (budgets[b] && cheaper->peak > *budgets[b])) continue;
-      const PlannedParts* own = std::get_if<PlannedParts>(&outcomes[b]);
-      if (own == nullptr || cheaper->makespan < own->makespan) outcomes[b] = *cheaper;
-    }
+    const PlannedParts *fastest = front.at(budgets[b]), *own = std::get_if<PlannedParts>(&outcomes[b]);
+    if (fastest != nullptr && (own == nullptr || fastest->makespan < own->makespan)) outcomes[b] = *fastest;
   }
 }
 

@@ -22,51 +22,6 @@ namespace {
 
 constexpr std::uint32_t levels_before = 5, levels_alone = 12, levels_at_once = 16;
 
-void add_levels(std::vector<std::optional<Bytes>>& budgets, Bytes least, Bytes most, std::uint32_t levels) {
-  for (std::uint32_t level = 0; level < levels; ++level) {
-    budgets.emplace_back(least + range_of(most - least, {level, levels}).offset);
-  }
-}
-
-/// From the least memory that there is a tape for to all that is wanted.
-template <class Planner>
-std::vector<PlannedTape> tapes_at_levels(std::uint32_t levels, const Planner& tapes_within, std::string& why) {
-  std::vector<std::optional<Bytes>> ends{std::nullopt, Bytes{0}};
-  std::vector<TapeOutcome> outer = tapes_within(ends);
-  std::vector<PlannedTape> tapes;
-  const PlannedTape* most = std::get_if<PlannedTape>(&outer[0]);
-  if (most == nullptr) {
-    why = std::get<Infeasible>(outer[0]).reason;
-    return tapes;
-  }
-  tapes.push_back(*most);
-  const Infeasible* none = std::get_if<Infeasible>(&outer[1]);
-  if (none == nullptr || !none->smallest || *none->smallest >= most->peak) return tapes;
-  std::vector<std::optional<Bytes>> budgets;
-  add_levels(budgets, *none->smallest, most->peak, levels);
-  for (TapeOutcome& outcome : tapes_within(budgets)) {
-    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
-  }
-  return tapes;
-}
-
-/// The same in one question, from what no tape can do without.
-template <class Planner>
-std::vector<PlannedTape> tapes_at_once(Bytes least, Bytes most, const Planner& tapes_within, std::string& why) {
-  std::vector<std::optional<Bytes>> budgets{std::nullopt};
-  add_levels(budgets, least, most, levels_at_once);
-  std::vector<TapeOutcome> outcomes = tapes_within(budgets);
-  std::vector<PlannedTape> tapes;
-  if (const Infeasible* none = std::get_if<Infeasible>(&outcomes.front())) {
-    why = none->reason;
-    return tapes;
-  }
-  for (TapeOutcome& outcome : outcomes) {
-    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
-  }
-  return tapes;
-}
-
 bool packs(std::span<const Pass> passes) {
   return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
 }
@@ -96,14 +51,14 @@ class PassesOnPart {
       return tapes_of_passes(task_, themselves_, budgets);
     };
     if (alone_passes_.empty()) {
-      for (PlannedTape& made : tapes_at_levels(levels_alone, by_themselves, why_)) add(std::move(made));
+      for (PlannedTape& made : over_range(by_themselves, levels_alone)) add(std::move(made));
     } else if (themselves_.empty()) {
       unmoved_ = planned_ops(alone_task_, store_all_ops(alone_task_)).tape;
       add_all([&](std::span<const std::optional<Bytes>> budgets) {
         return tapes_of_passes(alone_task_, alone_passes_, budgets);
       });
     } else {
-      for (const PlannedTape& each : tapes_at_levels(levels_before, by_themselves, why_)) {
+      for (const PlannedTape& each : over_range(by_themselves, levels_before)) {
         const Tape tape = tape_alone(alone_, each.tape);
         if (!unmoved_) unmoved_ = tape;
         add_all([&](std::span<const std::optional<Bytes>> budgets) { return after(tape, budgets); });
@@ -148,22 +103,37 @@ class PassesOnPart {
     return PlannedTape{*unmoved_, cost.peak, made.makespan, std::nullopt};
   }
 
+  std::vector<PlannedTape> over_range(const Asked& asked, std::uint32_t count) {
+    RangeOfTapes range = asked_over_range(asked, count);
+    if (range.tapes.empty()) why_ = std::move(range.reason);
+    return std::move(range.tapes);
+  }
+
+  /// The same in one question, from what no tape can do without.
+  std::vector<PlannedTape> at_once(const Asked& asked) {
+    const Bytes least = lower_bounds(alone_.problem, 1, Stays::nothing).memory;
+    const Bytes most = tape_cost(alone_.problem, alone_task_.part(), *unmoved_).peak;
+    std::vector<std::optional<Bytes>> budgets{std::nullopt};
+    std::ranges::copy(budgets_between(std::min(least, most), most, levels_at_once), std::back_inserter(budgets));
+    std::vector<TapeOutcome> outcomes = asked(budgets);
+    if (const Infeasible* none = std::get_if<Infeasible>(&outcomes.front())) {
+      why_ = none->reason;
+      return {};
+    }
+    return tapes_among(std::move(outcomes));
+  }
+
   /// What takes long is asked once, but for what packs: the bound is on memory for values as they are.
-  template <class Planner>
-  std::vector<PlannedTape> asked_alone(const Planner& tapes_within) {
+  std::vector<PlannedTape> asked_alone(const Asked& asked) {
     const std::size_t stages = alone_.problem.chain ? alone_.problem.chain->stages.size() : 0;
     const bool takes_long = std::ranges::any_of(alone_passes_, [&](const Pass& pass) {
       return 4 * stages > pass.strategy->effort.stages;  // of what a portfolio asks it about
     });
-    if (!takes_long || packs(alone_passes_)) return tapes_at_levels(levels_alone, tapes_within, why_);
-    const Bytes least = lower_bounds(alone_.problem, 1, Stays::nothing).memory;
-    const Bytes most = tape_cost(alone_.problem, alone_task_.part(), *unmoved_).peak;
-    return tapes_at_once(std::min(least, most), most, tapes_within, why_);
+    return takes_long && !packs(alone_passes_) ? at_once(asked) : over_range(asked, levels_alone);
   }
 
-  template <class Planner>
-  void add_all(const Planner& tapes_within) {
-    for (PlannedTape& made : asked_alone(tapes_within)) {
+  void add_all(const Asked& asked) {
+    for (PlannedTape& made : asked_alone(asked)) {
       if (!made_) made = unlimited(made);
       PlannedTape planned = made;
       PartTape part = tape_of_part(made.tape);
@@ -182,9 +152,7 @@ class PassesOnPart {
 
   void add(PlannedTape planned) {
     if (!made_) made_.emplace(planned);
-    const Bytes needs = planned.peak;
-    const Seconds makespan = planned.makespan;
-    made_->fastest.add(needs, makespan, std::move(planned));
+    made_->fastest.add(std::move(planned));
   }
 
   const PartTask& task_;
@@ -239,7 +207,7 @@ std::vector<TapeOutcome> PartTapes::outcomes(std::span<const std::optional<Bytes
 
 TapeOutcome PartTapes::within(std::optional<Bytes> budget) const {
   if (!budget || unlimited.peak <= *budget) return unlimited;
-  const PlannedTape* tape = fastest.fastest_within(budget);
+  const PlannedTape* tape = fastest.at(budget);
   if (tape != nullptr) return *tape;
   return Infeasible{"no tape of the part that was tried needs less", std::min(fastest.least(), unlimited.peak)};
 }

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "strategies/api/front.h"
 #include "strategies/api/pass.h"
-#include "strategies/api/plan_front.h"
 
 namespace plimsoll {
 
@@ -23,7 +23,7 @@ struct PartTapes {
 
   bool has_updates = false;  ///< of parameters that no other part uses
   PlannedTape unlimited;     ///< with all the memory that it wants
-  PlanFront<PlannedTape> fastest;
+  Front fastest;
 
   /// One a budget.
   std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets) const;

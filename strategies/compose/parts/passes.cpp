@@ -8,7 +8,7 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/model/graph_updates.h"
-#include "strategies/api/better_outcome.h"
+#include "strategies/api/front.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/list.h"
 #include "strategies/models/same_tape.h"
@@ -22,21 +22,12 @@ std::vector<TapeOutcome> offloaded(const PartTask&, std::span<const Pass> before
 /// Tapes of the passes before an offloading one, from the least memory they can do with to all they want: to offload
 /// from them may be faster than to do without.
 std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const Pass> passes, std::uint32_t levels) {
+  std::vector<PlannedTape> all =
+      asked_over_range([&](auto budgets) { return tapes_of_passes(task, passes, budgets); }, levels).tapes;
   std::vector<PlannedTape> tapes;
-  const TapeOutcome free = tape_of_passes(task, passes, std::nullopt);
-  if (const PlannedTape* tape = std::get_if<PlannedTape>(&free)) tapes.push_back(*tape);
-  const TapeOutcome none = tape_of_passes(task, passes, Bytes{0});
-  const Infeasible* why = std::get_if<Infeasible>(&none);
-  if (tapes.empty() || why == nullptr || !why->smallest) return tapes;
-  std::vector<std::optional<Bytes>> budgets;
-  for (std::uint32_t level = 0; level < levels; ++level) {
-    budgets.emplace_back(*why->smallest + range_of(tapes[0].peak - *why->smallest, {level, levels}).offset);
-  }
-  for (TapeOutcome& outcome : tapes_of_passes(task, passes, budgets)) {
-    PlannedTape* made = std::get_if<PlannedTape>(&outcome);
-    if (made == nullptr) continue;
-    const auto is_same = [&](const PlannedTape& tape) { return same(tape.tape, made->tape); };
-    if (std::ranges::none_of(tapes, is_same)) tapes.push_back(std::move(*made));
+  for (PlannedTape& made : all) {
+    const auto is_same = [&](const PlannedTape& tape) { return same(tape.tape, made.tape); };
+    if (std::ranges::none_of(tapes, is_same)) tapes.push_back(std::move(made));
   }
   return tapes;
 }
@@ -81,9 +72,9 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> p
     std::vector<TapeOutcome> made = offloading.strategy->tapes(task, offloading.options, budgets, &tape.tape);
     if (best.empty()) {
       best = std::move(made);
-      continue;
+    } else {
+      keep_better(best, std::move(made));
     }
-    keep_better(best, std::move(made));
   }
   std::vector<TapeOutcome> plain = tapes_of_passes(task, before, budgets);
   if (best.empty()) return plain;

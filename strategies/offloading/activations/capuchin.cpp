@@ -11,6 +11,7 @@
 #include "sim/core/expects.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/lower/lowering.h"
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_model.h"
 #include "strategies/models/op_sequence.h"
@@ -18,7 +19,6 @@
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"
-#include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {
 namespace {
@@ -303,7 +303,7 @@ std::optional<PlacedCopies> place_with_feedback(const OffloadModel& model, std::
 
 /// For budgets that hold it whatever copies take, on faster links too.
 void add_placed(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts,
-                std::span<const OffloadItem> items, Bytes budget, TapePool& pool) {
+                std::span<const OffloadItem> items, Bytes budget, Front& pool) {
   const std::optional<PlacedCopies> placed = place_with_feedback(model, starts, items, budget);
   if (!placed) return;
   std::optional<PlannedTape> made = planned_moves(task, model, placed->moves);
@@ -316,7 +316,7 @@ enum class Passive : std::uint8_t { not_yet, yes };
 /// passive mode, what is idle longest first. Where more evictions are to come, short tapes get a plan for as much
 /// memory as these take, too.
 void add_plan(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts,
-              const std::vector<OffloadItem>& ahead, Bytes budget, Passive passive, TapePool& pool) {
+              const std::vector<OffloadItem>& ahead, Bytes budget, Passive passive, Front& pool) {
   std::vector<Bytes> needed = model.memory;  // beside them
   std::vector<bool> taken(model.gaps.size(), false);
   for (const OffloadItem& item : ahead) {
@@ -344,7 +344,7 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
 
 /// The first `count` evictions of a choice.
 void add_plan(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts, const OpModel* ops,
-              std::span<const Eviction> evictions, Bytes budget, Passive passive, TapePool& pool) {
+              std::span<const Eviction> evictions, Bytes budget, Passive passive, Front& pool) {
   std::vector<OffloadItem> items;
   Evicted evicted(ops == nullptr ? 0 : ops->values.size(), false);
   bool recomputes = false;
@@ -377,7 +377,7 @@ void add_plan(const PartTask& task, const OffloadModel& model, std::span<const S
 
 /// At each level of memory with as many evictions as it takes.
 void add_plans(const PartTask& task, const OffloadModel& model, std::span<const Seconds> starts, const OpModel* ops,
-               std::optional<std::int64_t> levels, TapePool& pool) {
+               std::optional<std::int64_t> levels, Front& pool) {
   const CapuchinChoice choice = choose_evictions(model, starts, ops);
   for (const Bytes budget : memory_levels(choice.peaks.back(), choice.peaks.front(), levels, model.positions())) {
     const auto enough = std::ranges::find_if(choice.peaks, [&](Bytes peak) { return peak <= budget; });
@@ -418,9 +418,9 @@ std::vector<OffloadModel> with_assumed_rates(const OffloadModel& model) {
   return models;
 }
 
-TapePool capuchin_plans(const PartTask& task, const CapuchinOptions& options, const Tape* before,
-                        const OffloadModel& model) {
-  TapePool pool;
+Front capuchin_plans(const PartTask& task, const CapuchinOptions& options, const Tape* before,
+                     const OffloadModel& model) {
+  Front pool;
   pool.add(planned_moves(task, model, {}));
   const std::vector<Seconds> starts = measured_starts(task, model);
   std::optional<OpModel> ops;
@@ -454,7 +454,7 @@ std::vector<TapeOutcome> capuchin_tapes(const PartTask& task, const CapuchinOpti
 std::vector<Bytes> capuchin_candidates(const PartTask& task, const CapuchinOptions& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
-  return capuchin_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
+  return capuchin_plans(task, options, nullptr, std::get<OffloadModel>(model)).budgets();
 }
 
 }  // namespace

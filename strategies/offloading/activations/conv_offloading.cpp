@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/models/recompute_order.h"
@@ -11,7 +12,6 @@
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"
-#include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/rematerialization/saving/min_cut.h"
 
 namespace plimsoll {
@@ -106,9 +106,9 @@ std::vector<OffloadMove> vdnn_moves(const OffloadModel& model, const std::vector
   return moves;
 }
 
-TapePool vdnn_plans(const PartTask& task, const OffloadModel& model, VdnnMode mode) {
+Front vdnn_plans(const PartTask& task, const OffloadModel& model, VdnnMode mode) {
   const std::vector<bool> conv = conv_positions(task, model);
-  TapePool pool;
+  Front pool;
   if (mode == VdnnMode::fastest) pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
   if (mode != VdnnMode::all) pool.add(planned_moves(task, model, vdnn_moves(model, conv, false)));
@@ -127,7 +127,7 @@ std::vector<TapeOutcome> vdnn_tapes(const PartTask& task, const VdnnOptions& opt
                                     std::span<const std::optional<Bytes>> budgets, const Tape* before) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, before);
   if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  const TapePool pool = vdnn_plans(task, std::get<OffloadModel>(model), options.mode);
+  const Front pool = vdnn_plans(task, std::get<OffloadModel>(model), options.mode);
   if (pool.empty()) return refused(no_host(task), budgets);
   return pool.outcomes(budgets, "vdnn does not offload more");
 }
@@ -135,7 +135,7 @@ std::vector<TapeOutcome> vdnn_tapes(const PartTask& task, const VdnnOptions& opt
 std::vector<Bytes> vdnn_candidates(const PartTask& task, const VdnnOptions& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
-  return vdnn_plans(task, std::get<OffloadModel>(model), options.mode).peaks();
+  return vdnn_plans(task, std::get<OffloadModel>(model), options.mode).budgets();
 }
 
 enum class Recompute : std::uint8_t { fastest, cost_aware, speed, memory, off };
@@ -159,7 +159,7 @@ std::vector<std::uint32_t> at_convolution_before(const OffloadModel& model, cons
 /// From a tape: at each level of memory what convolutions made leaves in the order in which it was made, no more than
 /// must.
 void add_superneurons_plans(const PartTask& task, const OffloadModel& model, std::optional<std::int64_t> levels,
-                            TapePool& pool) {
+                            Front& pool) {
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return;
   const std::vector<bool> conv = conv_positions(task, model);
@@ -227,9 +227,9 @@ class Segments {
   Bytes largest_layer_;
 };
 
-TapePool superneurons_plans(const PartTask& task, const SuperneuronsOptions& options, const Tape* before,
-                            const OffloadModel& model) {
-  TapePool pool;
+Front superneurons_plans(const PartTask& task, const SuperneuronsOptions& options, const Tape* before,
+                         const OffloadModel& model) {
+  Front pool;
   const Recompute recompute = options.recompute;
   const std::optional<std::int64_t> levels = options.levels;
   const bool alone = before == nullptr;
@@ -270,7 +270,7 @@ std::vector<TapeOutcome> superneurons_tapes(const PartTask& task, const Superneu
 std::vector<Bytes> superneurons_candidates(const PartTask& task, const SuperneuronsOptions& options) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(model)) return {};
-  return superneurons_plans(task, options, nullptr, std::get<OffloadModel>(model)).peaks();
+  return superneurons_plans(task, options, nullptr, std::get<OffloadModel>(model)).budgets();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
@@ -13,7 +14,6 @@
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"
-#include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 // What offloading strategies have in common that plan for all budgets at once.
 
 /// The plans of a strategy of a part, whatever the budget.
-using PlansFunction = std::function<TapePool(const OffloadModel&)>;
+using PlansFunction = std::function<Front(const OffloadModel&)>;
 
 /// The fastest plan for each budget, with its gap to the fluid bound.
 std::vector<TapeOutcome> best_plans(const PartTask& task, const OffloadOptions& options,
@@ -37,7 +37,7 @@ std::vector<TapeOutcome> best_plans(const PartTask& task, const OffloadOptions& 
 std::vector<Bytes> peaks_of_plans(const PartTask& task, const OffloadOptions& options, const PlansFunction& plans) {
   const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr, offload_store(task, options));
   if (std::holds_alternative<std::string>(model)) return {};
-  return plans(std::get<OffloadModel>(model)).peaks();
+  return plans(std::get<OffloadModel>(model)).budgets();
 }
 
 constexpr std::size_t fewest_levels = 24;  // of tapes of any length
@@ -177,9 +177,9 @@ struct OffloadFractionalOptions : OffloadOptions {
   OffloadFractionalOptions() { chunks = 16; }
 };
 
-TapePool offload_fractional_plans(const PartTask& task, const OffloadFractionalOptions& options,
-                                  const OffloadModel& model) {
-  TapePool pool;
+Front offload_fractional_plans(const PartTask& task, const OffloadFractionalOptions& options,
+                               const OffloadModel& model) {
+  Front pool;
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
   const Selection selection = select_items(model, offload_items(model, options.chunks), SelectionRule::first_made);
@@ -348,8 +348,8 @@ std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& mo
   return stages;
 }
 
-TapePool offload_dp_plans(const PartTask& task, const OffloadDpOptions& options, const OffloadModel& model) {
-  TapePool pool;
+Front offload_dp_plans(const PartTask& task, const OffloadDpOptions& options, const OffloadModel& model) {
+  Front pool;
   pool.add(planned_moves(task, model, {}));
   if (!model.has_host) return pool;
   const std::uint32_t chunks = options.chunks;

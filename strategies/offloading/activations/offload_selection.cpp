@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/core/tape.h"
+#include "strategies/api/front.h"
 
 namespace plimsoll {
 namespace {
@@ -85,11 +86,7 @@ std::vector<Bytes> memory_levels(Bytes least, Bytes most, std::optional<std::int
   const std::size_t usual = std::clamp<std::size_t>(effort / std::max<std::size_t>(positions, 1), fewest, 40);
   const std::int64_t asked = wanted.value_or(static_cast<std::int64_t>(usual));
   const auto count = static_cast<std::uint32_t>(std::min(asked, (most - least).count));
-  std::vector<Bytes> levels;
-  for (std::uint32_t level = 0; level < count; ++level) {
-    levels.push_back(least + range_of(most - least, {level, count}).offset);
-  }
-  return levels;
+  return budgets_between(least, most, count);
 }
 
 }  // namespace plimsoll

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_moves.h"
-#include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {
 namespace {
@@ -33,7 +33,7 @@ std::vector<TapeOutcome> save_on_cpu_tapes(const PartTask& task, const Options&,
   if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
   const auto& model = std::get<OffloadModel>(made);
   if (!model.has_host) return refused(no_host(task), budgets);
-  TapePool pool;
+  Front pool;
   pool.add(planned_moves(task, model, saved_moves(model)));
   if (pool.empty()) return refused("the host has too little memory", budgets);
   return pool.outcomes(budgets, "save_on_cpu has one schedule, whatever the budget");

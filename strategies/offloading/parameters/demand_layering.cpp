@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/offload_options.h"
-#include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/updates/placed_updates.h"
 
 namespace plimsoll {
@@ -120,12 +120,12 @@ std::vector<std::uint32_t> leads(const DemandLayeringOptions& options, std::size
   return list;
 }
 
-TapePool layering_pool(const PartTask& task, const DemandLayeringOptions& options, const Tape* before) {
+Front layering_pool(const PartTask& task, const DemandLayeringOptions& options, const Tape* before) {
   const bool from_disk = options.from_disk;
   const Tape tape = tape_to_update(task, before, "demand_layering", from_disk);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), from_disk ? UpdateSite::disk : UpdateSite::host};
   const UpdateCopies copies{.overlaps_backward = options.overlap, .on_host_at_once = buffers_on_host};
-  TapePool pool;
+  Front pool;
   for (const std::uint32_t lead : leads(options, computes(tape))) {
     Tape made = with_streamed_parameters(
         task.problem, tape, {.parameters = parameters_read(task.problem, tape), .lead = lead, .from_disk = from_disk});
@@ -159,7 +159,7 @@ std::vector<TapeOutcome> demand_layering_tapes(const PartTask& task, const Deman
 }
 
 std::vector<Bytes> demand_layering_candidates(const PartTask& task, const DemandLayeringOptions& options) {
-  return layering_pool(task, options, nullptr).peaks();
+  return layering_pool(task, options, nullptr).budgets();
 }
 
 }  // namespace

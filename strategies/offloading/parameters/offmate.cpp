@@ -5,9 +5,9 @@
 #include <set>
 #include <tuple>
 
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/offloading/activations/offload_model.h"
-#include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/parameters/demand_layering.h"
 #include "strategies/offloading/updates/placed_updates.h"
 #include "strategies/solve/milp.h"
@@ -103,7 +103,7 @@ class Offmate {
     add_plans(options);
   }
 
-  const TapePool& pool() const { return pool_; }
+  const Front& pool() const { return pool_; }
   const Tape& tape() const { return tape_; }
 
  private:
@@ -188,7 +188,7 @@ class Offmate {
   std::vector<Group> updated_;  // in the order in which their gradients are complete
   std::vector<Group> frozen_;   // by first use
   std::set<std::tuple<std::uint32_t, std::vector<TensorId>, std::vector<OpId>>> made_;  // what has been simulated
-  TapePool pool_;
+  Front pool_;
 };
 
 constexpr auto offmate_options = options_of<OffmateOptions>(
@@ -229,7 +229,7 @@ std::vector<TapeOutcome> offmate_tapes(const PartTask& task, const OffmateOption
 }
 
 std::vector<Bytes> offmate_candidates(const PartTask& task, const OffmateOptions& options) {
-  return Offmate(task, options, nullptr).pool().peaks();
+  return Offmate(task, options, nullptr).pool().budgets();
 }
 
 }  // namespace

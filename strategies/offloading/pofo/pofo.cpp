@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "sim/core/expects.h"
-#include "strategies/api/better_outcome.h"
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_part.h"
@@ -15,7 +15,6 @@
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/activations/offload_selection.h"
-#include "strategies/offloading/activations/tape_pool.h"
 
 namespace plimsoll {
 namespace {
@@ -308,18 +307,20 @@ class PofoPlanner {
         slot_{std::max<std::int64_t>(1, ((most_ - base_).count + slots_ - 1) / slots_)} {}
 
   /// Plans whatever the budget: of other strategies at the levels of memory, and own ones that may be faster.
-  TapePool plans() const {
-    TapePool pool;
+  Front plans() const {
+    Front pool;
+    std::vector<Bytes> levels = budgets_between(base_, most_, static_cast<std::uint32_t>(levels_));
+    levels.front() = most_;
+    std::ranges::rotate(levels, levels.begin() + 1);
     std::vector<std::optional<Bytes>> budgets{std::nullopt};
-    for (std::int64_t k = 1; k <= levels_; ++k) budgets.emplace_back(level(k, levels_));
+    budgets.insert(budgets.end(), levels.begin(), levels.end());
     for (const std::vector<Pass>& passes : pofo_others()) {
       for (PlannedTape& tape : known_tapes(passes, task_, budgets)) pool.add(std::move(tape));
     }
     if (!plain_.has_host) return pool;
     const PofoBlocks blocks(model_, links_.in, slot_, slots_, SlotRounding::up);
-    for (std::int64_t k = 1; k <= levels_; ++k) {
-      const Bytes budget = level(k, levels_);
-      const PlannedTape* fastest = pool.fastest_within(budget);
+    for (const Bytes budget : levels) {
+      const PlannedTape* fastest = pool.at(budget);
       if (fastest != nullptr && fastest->makespan <= work()) break;
       add_plans(blocks, budget, pool);
     }
@@ -354,10 +355,8 @@ class PofoPlanner {
   /// Of an iteration that recomputes nothing and waits for nothing.
   Seconds work() const { return tape_cost(task_.problem, task_.part(), offload_tape(plain_, {})).makespan; }
 
-  Bytes level(std::int64_t k, std::int64_t of) const { return base_ + Bytes{(most_ - base_).count / of * k}; }
-
-  void add_plans(const PofoBlocks& blocks, Bytes budget, TapePool& pool) const {
-    const PlannedTape* other = pool.fastest_within(budget);
+  void add_plans(const PofoBlocks& blocks, Bytes budget, Front& pool) const {
+    const PlannedTape* other = pool.at(budget);
     const auto count = static_cast<double>(task_.problem.micro_batches);
     const Seconds limit = other == nullptr ? Seconds{std::numeric_limits<double>::max()}
                                            : slack / count * (other->makespan - updates(task_));
@@ -436,7 +435,7 @@ std::vector<TapeOutcome> pofo_tapes(const PartTask& task, const PofoOptions& opt
 std::vector<Bytes> pofo_candidates(const PartTask& task, const PofoOptions& options) {
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
   if (std::holds_alternative<std::string>(plain)) return {};
-  return PofoPlanner(task, options, std::get<OffloadModel>(plain)).plans().peaks();
+  return PofoPlanner(task, options, std::get<OffloadModel>(plain)).plans().budgets();
 }
 
 }  // namespace

@@ -5,10 +5,10 @@
 
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_options.h"
-#include "strategies/offloading/activations/tape_pool.h"
 #include "strategies/offloading/updates/placed_updates.h"
 
 namespace plimsoll {
@@ -25,7 +25,7 @@ Tape tape_of(const PartTask& task, const Tape* before) {
 
 std::vector<TapeOutcome> backward_updates_tapes(const PartTask& task, const Options&,
                                                 std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  TapePool pool;
+  Front pool;
   pool.add(simulated(task, with_updates_in_backward(task.problem, tape_of(task, before))));
   return pool.outcomes(budgets, "backward_updates has one schedule, whatever the budget");
 }
@@ -37,7 +37,7 @@ std::vector<TapeOutcome> zero_offload_tapes(const PartTask& task, const HostUpda
   Tape tape = tape_to_update(task, before, "zero_offload", false);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), UpdateSite::host};
   const UpdateCopies copies{.overlaps_backward = options.overlap};
-  TapePool pool;
+  Front pool;
   pool.add(simulated(task, with_updates(task.problem, std::move(tape), std::span(&all, 1), copies)));
   return pool.outcomes(budgets, "zero_offload has one schedule, whatever the budget");
 }
@@ -66,7 +66,7 @@ std::vector<UpdateGroup> split(const Problem& problem, const std::vector<OpId>& 
   return groups;
 }
 
-TapePool twinflow_pool(const PartTask& task, const TwinflowOptions& options, const Tape* before) {
+Front twinflow_pool(const PartTask& task, const TwinflowOptions& options, const Tape* before) {
   const Tape tape = tape_to_update(task, before, "twinflow", false);
   const std::vector<OpId> updates = updates_by_gradient(task.problem, tape);
   const UpdateCopies copies{.overlaps_backward = options.overlap};
@@ -76,7 +76,7 @@ TapePool twinflow_pool(const PartTask& task, const TwinflowOptions& options, con
   } else {
     percentages.push_back(percent(*options.host));
   }
-  TapePool pool;
+  Front pool;
   for (const std::int64_t percentage : percentages) {
     pool.add(simulated(task, with_updates(task.problem, tape, split(task.problem, updates, percentage), copies)));
   }
@@ -105,7 +105,7 @@ std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const TwinflowOpti
 }
 
 std::vector<Bytes> twinflow_candidates(const PartTask& task, const TwinflowOptions& options) {
-  return twinflow_pool(task, options, nullptr).peaks();
+  return twinflow_pool(task, options, nullptr).budgets();
 }
 
 struct ZeroInfinityOptions {
@@ -125,7 +125,7 @@ std::vector<TapeOutcome> zero_infinity_tapes(const PartTask& task, const ZeroInf
   Tape tape = tape_to_update(task, before, "zero_infinity", true);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), UpdateSite::disk};
   const UpdateCopies copies{.on_host_at_once = options.buffers};
-  TapePool pool;
+  Front pool;
   pool.add(simulated(task, with_updates(task.problem, std::move(tape), std::span(&all, 1), copies)));
   return pool.outcomes(budgets, "zero_infinity has one schedule, whatever the budget");
 }
@@ -160,7 +160,7 @@ std::vector<UpdateGroup> interleaved(const std::vector<std::vector<OpId>>& group
   return placed;
 }
 
-TapePool strided_pool(const PartTask& task, const DeepOptimizerStatesOptions& options, const Tape* before) {
+Front strided_pool(const PartTask& task, const DeepOptimizerStatesOptions& options, const Tape* before) {
   const Tape tape = tape_to_update(task, before, "deep_optimizer_states", false);
   const Bytes size = options.subgroup.value_or(Bytes{0});
   const auto groups = subgroups(task.problem, updates_by_gradient(task.problem, tape), size);
@@ -172,7 +172,7 @@ TapePool strided_pool(const PartTask& task, const DeepOptimizerStatesOptions& op
   } else {
     strides.push_back(*options.stride);
   }
-  TapePool pool;
+  Front pool;
   for (const std::size_t stride : strides) {
     pool.add(simulated(task, with_updates(task.problem, tape, interleaved(groups, stride), copies)));
   }
@@ -208,7 +208,7 @@ std::vector<TapeOutcome> deep_optimizer_states_tapes(const PartTask& task, const
 }
 
 std::vector<Bytes> deep_optimizer_states_candidates(const PartTask& task, const DeepOptimizerStatesOptions& options) {
-  return strided_pool(task, options, nullptr).peaks();
+  return strided_pool(task, options, nullptr).budgets();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "sim/core/expects.h"
+#include "strategies/api/front.h"
 #include "strategies/placement/auto/placement_front.h"
 #include "strategies/placement/clusters/clusters.h"
 #include "strategies/placement/clusters/partitioners.h"
@@ -220,8 +221,9 @@ class AutoPlacement {
     constexpr std::uint32_t levels = 4;
     if (least_ >= most_) return;
     const Bytes least = least_, most = most_;
-    for (std::uint32_t level = 1; level < levels; ++level) {
-      const Machine machine = limited(least + range_of(most - least, {level, levels}).offset);
+    const std::vector<Bytes> budgets = budgets_between(least, most, levels);
+    for (const Bytes budget : std::span(budgets).subspan(1)) {
+      const Machine machine = limited(budget);
       search(machine, machine);
     }
   }

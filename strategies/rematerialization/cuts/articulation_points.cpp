@@ -48,7 +48,7 @@ std::vector<TapeOutcome> ap_greedy_tapes(const PartTask& task, const PointsOptio
 }
 
 std::vector<Bytes> ap_greedy_candidates(const PartTask& task, const PointsOptions& options) {
-  return ap_greedy_plans(task, op_model(task), options).peaks();
+  return ap_greedy_plans(task, op_model(task), options).budgets();
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
-#include "strategies/api/strategy.h"
+#include "strategies/api/front.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/rematerialization/dtr/dtr_banishing.h"
 #include "strategies/rematerialization/dtr/dtr_pool.h"
@@ -185,7 +185,7 @@ struct DtrStrategyOptions {
   std::uint64_t seed = 0;
 };
 
-constexpr std::int64_t dtr_levels = 40;
+constexpr std::uint32_t dtr_levels = 40;
 constexpr std::int64_t thrash_limit = 10;  // rematerialisation may take nine times the model's own time
 
 /// What the largest call needs: below it no run succeeds.
@@ -220,7 +220,7 @@ Tape tape_of(const Graph& graph, const PartLog& part, const DtrRun& run) {
 
 /// Runs at equally spaced budgets from that of the run without a limit down to the largest call, each with the tape
 /// that it leaves. DTR is not monotone; the best of a fixed set of runs is.
-std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const DtrStrategyOptions& options) {
+Front dtr_plans(const PartTask& task, const DtrStrategyOptions& options) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
     throw InputError("dtr: works on one device and the whole graph only");
   }
@@ -236,22 +236,19 @@ std::vector<PlannedTape> plans_on_ladder(const PartTask& task, const DtrStrategy
   const auto run_log = banishes ? run_dtr_banishing : run_dtr;
   run_options.seed = options.seed;
   run_options.rematerialization_limit = (thrash_limit - 1) * dtr_baseline(log.log).compute;
-  std::vector<PlannedTape> plans;
+  Front plans;
   const auto add = [&](const DtrRun& run) {
     Tape tape = tape_of(task.problem.graph, log, run);
     const TapeCost cost = tape_cost(task.problem, part, tape);
-    plans.push_back({std::move(tape), cost.peak, cost.makespan, std::nullopt});
+    plans.add(PlannedTape{std::move(tape), cost.peak, cost.makespan, std::nullopt});
   };
   const DtrRun free = run_log(log.log, run_options);
   EXPECTS(free.end == DtrEnd::finished);
   add(free);
-  const Bytes least = largest_call(log.log);
-  std::optional<Bytes> last;
-  for (std::int64_t k = dtr_levels; k-- > 0;) {
-    const Bytes room = free.peak - least;
-    run_options.budget = least + Bytes{room.count / dtr_levels * k + room.count % dtr_levels * k / dtr_levels};
-    if (run_options.budget == last) continue;
-    last = run_options.budget;
+  std::vector<Bytes> budgets = budgets_between(largest_call(log.log), free.peak, dtr_levels);
+  budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
+  for (const Bytes budget : std::views::reverse(budgets)) {
+    run_options.budget = budget;
     const DtrRun run = run_log(log.log, run_options);
     if (run.end == DtrEnd::finished) add(run);
   }
@@ -281,29 +278,11 @@ constexpr auto dtr_options = options_of<DtrStrategyOptions>(
 
 std::vector<TapeOutcome> dtr_tapes(const PartTask& task, const DtrStrategyOptions& options,
                                    std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  const std::vector<PlannedTape> plans = plans_on_ladder(task, options);
-  const Bytes smallest = std::ranges::min_element(plans, {}, &PlannedTape::peak)->peak;
-  std::vector<TapeOutcome> outcomes;
-  for (const std::optional<Bytes>& budget : budgets) {
-    const PlannedTape* best = nullptr;
-    for (const PlannedTape& plan : plans) {
-      if (budget && plan.peak > *budget) continue;
-      if (best == nullptr || plan.makespan < best->makespan) best = &plan;
-    }
-    if (best != nullptr) {
-      outcomes.emplace_back(*best);
-    } else {
-      outcomes.emplace_back(Infeasible{"every run of dtr needs more memory", smallest});
-    }
-  }
-  return outcomes;
+  return dtr_plans(task, options).outcomes(budgets, "every run of dtr needs more memory");
 }
 
 std::vector<Bytes> dtr_candidates(const PartTask& task, const DtrStrategyOptions& options) {
-  std::vector<Bytes> peaks;
-  for (const PlannedTape& plan : plans_on_ladder(task, options)) peaks.push_back(plan.peak);
-  std::ranges::sort(peaks);
-  return peaks;
+  return dtr_plans(task, options).budgets();
 }
 
 }  // namespace

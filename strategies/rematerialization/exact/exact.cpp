@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "strategies/api/better_outcome.h"
 #include "strategies/api/deadline.h"
+#include "strategies/api/front.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/chain_pass.h"
@@ -395,7 +395,7 @@ class Exact {
     Seconds once;
     for (const ModelOp& op : model_.ops) once += op.ways.front().time;
     const auto all = static_cast<double>(task.problem.micro_batches);
-    updates_ = heuristics_.fastest_within(std::nullopt)->makespan.value - all * once.value;
+    updates_ = heuristics_.at(std::nullopt)->makespan.value - all * once.value;
     for (const ModelOp& op : model_.ops) {
       Seconds least = op.ways.front().time;
       if (op.ways.size() > 1 && op.sink) least = std::min(least, op.ways[1].time);
@@ -427,7 +427,7 @@ class Exact {
     for (const CheaperPlan& plan : none) {
       if (const auto* why = std::get_if<Infeasible>(&plan.outcome)) least = std::min(least, *why->smallest);
     }
-    std::vector<Bytes> budgets = heuristics_.peaks();
+    std::vector<Bytes> budgets = heuristics_.budgets();
     const Bytes most = budgets.back();
     constexpr std::int64_t steps = 32;
     for (std::int64_t k = 0; k < steps; ++k) {
@@ -447,7 +447,7 @@ class Exact {
 
   Searched search(Bytes limit) {
     const Deadline deadline(limits_.seconds);
-    const PlannedTape* known = heuristics_.fastest_within(limit);
+    const PlannedTape* known = heuristics_.at(limit);
     Searched result{false, Infeasible{"no schedule at all fits", std::nullopt}, work_, {}};
     if (known == nullptr) {
       find_smallest({limits_.states, deadline.left() / 2});
@@ -606,7 +606,7 @@ SmallestSchedule smallest_schedule(const PartTask& task, const OpModel& model, c
                                    const SearchLimits& limits) {
   const Deadline deadline(limits.seconds);
   Bytes low = least_imaginable(model);
-  SmallestSchedule least{*known.fastest_within(known.smallest()), low, End::solved};
+  SmallestSchedule least{*known.at(known.least()), low, End::solved};
   if (!is_searchable(model)) {
     if (low < least.plan.peak) least.end = End::out_of_states;
     return least;

@@ -89,8 +89,8 @@ CheckmateSolver monet_solver(const PartTask& task, const MonetOptions& options) 
   add_greedy_recompute(base, plain);
   block_sequences(plain, {}, [&](const OpSequence& sequence) { base.add(sequence); });
   PlanPool known(task);
-  for (const Bytes peak : base.peaks()) {
-    const OpSequence& sequence = *base.fastest_sequence(peak);
+  for (const Bytes peak : base.budgets()) {
+    const OpSequence& sequence = base.at(peak)->sequence;
     known.add(sequence);
     add_levels(known, model, sequence);
   }

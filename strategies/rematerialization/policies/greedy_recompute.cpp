@@ -125,7 +125,7 @@ std::vector<TapeOutcome> greedy_recompute_tapes(const PartTask& task, const Opti
 }
 
 std::vector<Bytes> greedy_recompute_candidates(const PartTask& task, const Options&) {
-  std::vector<Bytes> budgets = greedy_recompute_plans(task).peaks();
+  std::vector<Bytes> budgets = greedy_recompute_plans(task).budgets();
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <random>
+#include <ranges>
 #include <string>
 #include <utility>
 
 #include "sim/core/expects.h"
-#include "strategies/api/better_outcome.h"
+#include "strategies/api/front.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_model.h"
@@ -75,16 +76,15 @@ ProcessResult relaxed(const LinearProgram& program, const std::vector<Limits>& l
 /// Adds the rounded plans of all levels between the largest working set of an op and the pool's fastest plan. Which
 /// limit ended that early, if one did.
 std::string add_rounded(PlanPool& pool, const OpModel& model, const RoundingEffort& effort) {
-  const Bytes most = pool.peaks().back(), least = least_imaginable(model);
+  const Bytes most = pool.budgets().back(), least = least_imaginable(model);
   if (least == most) return {};
   const CheckmateModel program(model, most, Formulation::tight);
   if (!program.is_complete()) {
     return fmt::format("no relaxation: that of {} ops has more than {} nonzeros", model.ops.size(), most_nonzeros);
   }
   std::vector<Limits> levels;
-  for (std::int64_t level = effort.levels; level-- > 0;) {
-    levels.push_back(program.limits(Bytes{least.count + (most - least).count * level / effort.levels}));
-  }
+  const std::vector<Bytes> budgets = budgets_between(least, most, static_cast<std::uint32_t>(effort.levels));
+  for (const Bytes budget : std::views::reverse(budgets)) levels.push_back(program.limits(budget));
   const ProcessLimits limits{.seconds = static_cast<double>(effort.seconds)};
   const ProcessResult result = relaxed(program.program(), levels, limits);
   std::mt19937_64 generator(static_cast<std::uint64_t>(effort.seed));
@@ -165,7 +165,7 @@ std::vector<TapeOutcome> checkmate_lp_tapes(const PartTask& task, const Checkmat
 }
 
 std::vector<Bytes> checkmate_lp_candidates(const PartTask& task, const CheckmateLpOptions& options) {
-  return checkmate_lp_plans(task, options).pool.peaks();
+  return checkmate_lp_plans(task, options).pool.budgets();
 }
 
 struct CheckmateOptions : LimitOptions {

@@ -109,7 +109,7 @@ CheckmateSolver::CheckmateSolver(const PartTask& task, OpModel model, CheckmateE
 TapeOutcome CheckmateSolver::solve(std::optional<Bytes> limit) {
   const Deadline deadline(effort_.limits.seconds);
   const Bytes budget = limit.value_or(Bytes{std::numeric_limits<std::int64_t>::max() / 4});
-  const PlannedTape* known = known_.fastest_within(budget);
+  const PlannedTape* known = known_.at(budget);
   if (known == nullptr) {
     find_smallest(deadline);
     if (budget < least_->peak) {
@@ -134,7 +134,7 @@ TapeOutcome CheckmateSolver::solve(std::optional<Bytes> limit) {
 
 std::vector<Bytes> CheckmateSolver::candidates() {
   find_smallest(Deadline(effort_.limits.seconds));
-  std::vector<Bytes> budgets = known_.peaks();
+  std::vector<Bytes> budgets = known_.budgets();
   budgets.push_back(least_->peak);
   return budgets;
 }
@@ -160,10 +160,9 @@ CheckmateSolver::Answer CheckmateSolver::ask(Bytes budget, double seconds) const
             .refused = true};
   }
   std::vector<double> start;
-  if (const OpSequence* sequence = known_.fastest_sequence(budget)) {
-    if (effort_.formulation == Formulation::tight) {
-      start = program.solution(*sequence).value_or(std::vector<double>{});
-    }
+  const SequencedTape* known = known_.at(budget);
+  if (known != nullptr && effort_.formulation == Formulation::tight) {
+    start = program.solution(known->sequence).value_or(std::vector<double>{});
   }
   MilpLimits limits = effort_.limits;
   limits.seconds = seconds;
@@ -199,7 +198,7 @@ Bytes CheckmateSolver::least_possible(const Deadline& deadline) const {
 /// By halving.
 void CheckmateSolver::find_smallest(const Deadline& deadline) {
   if (least_) return;
-  least_ = *known_.fastest_within(known_.smallest());
+  least_ = *known_.at(known_.least());
   Bytes low = least_possible(deadline);
   Bytes next = low;
   while (low < least_->peak) {

@@ -279,7 +279,7 @@ std::vector<TapeOutcome> rockmate_tapes(const PartTask& task, const RockmateOpti
 }
 
 std::vector<Bytes> rockmate_candidates(const PartTask& task, const RockmateOptions& options) {
-  if (!task.problem.chain) return graph_plans(task, options).peaks();
+  if (!task.problem.chain) return graph_plans(task, options).budgets();
   std::vector<Bytes> budgets = budgets_of_sequences(task, rockmate_family(task, options));
   budgets.push_back(plain_training_peak(task));
   return budgets;

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "strategies/api/better_outcome.h"
+#include "strategies/api/front.h"
 #include "strategies/api/pass.h"
 #include "strategies/list.h"
 #include "strategies/rematerialization/rotor/rotor_floating.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "sim/core/expects.h"
-#include "strategies/api/better_outcome.h"
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_pass.h"

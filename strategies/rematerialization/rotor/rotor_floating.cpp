@@ -7,7 +7,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
-#include "strategies/api/better_outcome.h"
+#include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/models/best_of_sequences.h"

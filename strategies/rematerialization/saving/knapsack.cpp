@@ -198,7 +198,7 @@ std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const KnapsackOpti
 }
 
 std::vector<Bytes> knapsack_candidates(const PartTask& task, const KnapsackOptions& options) {
-  std::vector<Bytes> budgets = knapsack_plans(task, options).pool.peaks();
+  std::vector<Bytes> budgets = knapsack_plans(task, options).pool.budgets();
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }

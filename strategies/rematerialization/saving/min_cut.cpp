@@ -104,7 +104,7 @@ std::vector<TapeOutcome> min_cut_tapes(const PartTask& task, const MinCutOptions
 }
 
 std::vector<Bytes> min_cut_candidates(const PartTask& task, const MinCutOptions& options) {
-  std::vector<Bytes> budgets = min_cut_plans(task, options).peaks();
+  std::vector<Bytes> budgets = min_cut_plans(task, options).budgets();
   budgets.push_back(plain_training_peak(task));
   return budgets;
 }

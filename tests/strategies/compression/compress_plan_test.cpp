@@ -194,7 +194,7 @@ TEST_CASE(
       for (const TriedWay& way : *ways) {
         if (way.peak <= at.peak) best = std::min(best, way.makespan);
       }
-      const PlannedTape* made = plans.pool().fastest_within(at.peak);
+      const PlannedTape* made = plans.pool().at(at.peak);
       if (made == nullptr) {
         ++gaps.missed;
         continue;

@@ -1,0 +1,55 @@
+#include "strategies/api/front.h"
+
+#include "sim/core/tape.h"
+
+namespace plimsoll {
+
+bool needs_less(const Infeasible& a, const Infeasible& b) {
+  return a.smallest && (!b.smallest || *a.smallest < *b.smallest);
+}
+
+std::vector<PlannedTape> tapes_among(std::vector<TapeOutcome> outcomes) {
+  std::vector<PlannedTape> tapes;
+  for (TapeOutcome& outcome : outcomes) {
+    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tapes.push_back(std::move(*tape));
+  }
+  return tapes;
+}
+
+std::vector<Bytes> budgets_between(Bytes least, Bytes most, std::uint32_t count) {
+  std::vector<Bytes> budgets;
+  for (std::uint32_t k = 0; k < count; ++k) budgets.push_back(least + range_of(most - least, {k, count}).offset);
+  return budgets;
+}
+
+RangeOfTapes asked_over_range(const Asked& asked, std::uint32_t count) {
+  const std::vector<std::optional<Bytes>> ends{std::nullopt, Bytes{0}};
+  std::vector<TapeOutcome> outer = asked(ends);
+  PlannedTape* most = std::get_if<PlannedTape>(&outer[0]);
+  if (most == nullptr) return {{}, std::get<Infeasible>(outer[0]).reason};
+  const Bytes peak = most->peak;
+  RangeOfTapes range{{std::move(*most)}};
+  const Infeasible* none = std::get_if<Infeasible>(&outer[1]);
+  if (none == nullptr || !none->smallest || *none->smallest >= peak) return range;
+  const std::vector<Bytes> between = budgets_between(*none->smallest, peak, count);
+  const std::vector<std::optional<Bytes>> budgets(between.begin(), between.end());
+  std::ranges::move(tapes_among(asked(budgets)), std::back_inserter(range.tapes));
+  return range;
+}
+
+std::vector<TapeOutcome> faster_outcomes(std::vector<TapeOutcome> own, std::vector<TapeOutcome> others) {
+  EXPECTS(own.size() == others.size());
+  for (std::size_t b = 0; b < own.size(); ++b) {
+    auto* tape = std::get_if<PlannedTape>(&others[b]);
+    if (tape == nullptr) continue;
+    const auto* slower = std::get_if<PlannedTape>(&own[b]);
+    tape->gap.reset();
+    if (slower != nullptr && slower->gap) {
+      tape->gap = std::max(0.0, 1 - (1 - *slower->gap) * (slower->makespan / tape->makespan));
+    }
+  }
+  keep_better(own, std::move(others));
+  return own;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,152 @@
+#pragma once
+// Plans by memory and time: of several those that no other one is as fast as within as little. And answers to
+// budgets: which of two is the better one.
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "sim/core/expects.h"
+#include "strategies/api/strategy.h"
+
+namespace plimsoll {
+
+/// Each budget gets the fastest that fits, so that less memory is never faster; of equally fast ones the smallest, of
+/// equal ones the first.
+template <class Plan>
+class FrontOf {
+ public:
+  /// Kept unless another is as fast within as little. For budgets from `needs` on.
+  void add(Bytes needs, Seconds makespan, Plan plan) {
+    const auto above = std::ranges::upper_bound(kept_, needs, {}, &Kept::needs);
+    if (above != kept_.begin() && std::prev(above)->makespan <= makespan) return;
+    const auto from = std::ranges::lower_bound(kept_, needs, {}, &Kept::needs);
+    auto end = from;
+    while (end != kept_.end() && end->makespan >= makespan) ++end;
+    kept_.insert(kept_.erase(from, end), {needs, makespan, std::move(plan)});
+  }
+  /// For budgets from its peak on, or from what it needs where only the dates of copies make the peak less.
+  void add(Plan plan) {
+    const Bytes needs = plan.peak;
+    add(std::move(plan), needs);
+  }
+  void add(Plan plan, Bytes needs) {
+    EXPECTS(plan.peak <= needs);
+    const Seconds makespan = plan.makespan;
+    add(needs, makespan, std::move(plan));
+  }
+  void add(std::optional<Plan> plan) {
+    if (plan) add(*std::move(plan));
+  }
+  void add(FrontOf others) {
+    for (Kept& each : others.kept_) add(each.needs, each.makespan, std::move(each.plan));
+  }
+
+  bool empty() const { return kept_.empty(); }
+
+  /// The least budget that one of them fits.
+  Bytes least() const {
+    EXPECTS(!kept_.empty());
+    return kept_.front().needs;
+  }
+
+  /// The fastest within the budget (unset: unlimited); null where none fits.
+  const Plan* at(std::optional<Bytes> budget) const {
+    const auto above = budget ? std::ranges::upper_bound(kept_, *budget, {}, &Kept::needs) : kept_.end();
+    return above == kept_.begin() ? nullptr : &std::prev(above)->plan;
+  }
+
+  /// For each budget what `planned` makes of the fastest; `reason` where none fits.
+  template <class Planned = std::identity>
+  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason,
+                                    const Planned& planned = {}) const {
+    std::vector<TapeOutcome> outcomes;
+    for (const std::optional<Bytes>& budget : budgets) {
+      if (const Plan* plan = at(budget)) {
+        outcomes.emplace_back(std::in_place_type<PlannedTape>, planned(*plan));
+      } else {
+        outcomes.emplace_back(Infeasible{std::string(reason), least()});
+      }
+    }
+    return outcomes;
+  }
+
+  /// At which the fastest changes, ascending.
+  std::vector<Bytes> budgets() const {
+    std::vector<Bytes> budgets;
+    for (const Kept& kept : kept_) budgets.push_back(kept.needs);
+    return budgets;
+  }
+
+  /// By rising memory.
+  std::vector<Plan> plans() && {
+    std::vector<Plan> plans;
+    for (Kept& kept : kept_) plans.push_back(std::move(kept.plan));
+    return plans;
+  }
+
+ private:
+  struct Kept {
+    Bytes needs;
+    Seconds makespan;
+    Plan plan;
+  };
+  std::vector<Kept> kept_;  // needs rise, makespans fall
+};
+
+using Front = FrontOf<PlannedTape>;
+
+/// Whether the first says of less than the other that it is enough.
+bool needs_less(const Infeasible&, const Infeasible&);
+
+/// Whether the first is better: it fits and the other does not, or both fit and it is faster, or neither fits and it
+/// needs less. False for equal ones.
+template <class Plan>
+bool is_better(const std::variant<Plan, Infeasible>& a, const std::variant<Plan, Infeasible>& b) {
+  const Plan *one = std::get_if<Plan>(&a), *other = std::get_if<Plan>(&b);
+  if (one != nullptr && other != nullptr) return one->makespan < other->makespan;
+  if (one != nullptr || other != nullptr) return one != nullptr;
+  return needs_less(std::get<Infeasible>(a), std::get<Infeasible>(b));
+}
+
+/// For each budget the better one of two answers, the first of equals.
+template <class Plan>
+void keep_better(std::vector<std::variant<Plan, Infeasible>>& best,
+                 std::vector<std::variant<Plan, Infeasible>> others) {
+  EXPECTS(best.size() == others.size());
+  for (std::size_t b = 0; b < best.size(); ++b) {
+    if (is_better(others[b], best[b])) best[b] = std::move(others[b]);
+  }
+}
+
+/// Without those that are none.
+std::vector<PlannedTape> tapes_among(std::vector<TapeOutcome>);
+
+/// So many budgets from the least on, evenly apart, all below the most.
+std::vector<Bytes> budgets_between(Bytes least, Bytes most, std::uint32_t count);
+
+/// Answers to several budgets.
+using Asked = std::function<std::vector<TapeOutcome>(std::span<const std::optional<Bytes>>)>;
+
+/// Over all of its range: with all the memory that is wanted, then at so many budgets from the least one on for which
+/// there is a tape. None, for the reason, where there is none at all.
+struct RangeOfTapes {
+  std::vector<PlannedTape> tapes;
+  std::string reason = {};
+};
+RangeOfTapes asked_over_range(const Asked&, std::uint32_t count);
+
+/// The same for a strategy that is never to be slower than another: a gap is to the best of the first strategy's class,
+/// of which the others' plans need not be.
+std::vector<TapeOutcome> faster_outcomes(std::vector<TapeOutcome> own, std::vector<TapeOutcome> others);
+
+}  // namespace plimsoll
