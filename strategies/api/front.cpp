@@ -22,6 +22,23 @@ std::vector<Bytes> budgets_between(Bytes least, Bytes most, std::uint32_t count)
   return budgets;
 }
 
+std::optional<std::vector<Bytes>> bends_of(const std::function<TapeOutcome(std::optional<Bytes>)>& best_within,
+                                           std::size_t most) {
+  FrontOf<std::size_t> front;
+  std::optional<Bytes> budget;
+  for (std::size_t k = 0; k < most; ++k) {
+    const TapeOutcome outcome = best_within(budget);
+    if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
+      return none->smallest_is_proven ? std::optional(front.budgets()) : std::nullopt;
+    }
+    const auto& best = std::get<PlannedTape>(outcome);
+    if (best.gap != 0.0) return std::nullopt;
+    front.add(best.peak, best.makespan, k);
+    budget = best.peak - Bytes{1};
+  }
+  return std::nullopt;
+}
+
 RangeOfTapes asked_over_range(const Asked& asked, std::uint32_t count) {
   const std::vector<std::optional<Bytes>> ends{std::nullopt, Bytes{0}};
   std::vector<TapeOutcome> outer = asked(ends);

@@ -46,6 +46,30 @@ TEST_CASE("rotor without slots is never slower than a chain strategy at any of i
   }
 }
 
+TEST_CASE("the fronts of rotor and exact name every budget at which their answer changes", "[strategies][property]") {
+  for (const std::string spec : {"exact", "rotor"}) {
+    const std::vector<Pass> passes = parse_spec(spec, "test");
+    for (const RandomCase seed : fewer_cases(1, 40)) {
+      const Problem problem = problem_of(random_small_chain(seed, 1 + seed % 4), gpus({}));
+      const std::vector<Bytes> front = front_budgets(problem, passes);
+      std::optional<Seconds> fastest;
+      for (Bytes budget = front.front() - Bytes{1}; budget <= front.back() + Bytes{20}; budget += Bytes{1}) {
+        CAPTURE(spec, seed, budget.count);
+        const std::optional<Plan> plan = plan_within(problem, passes, budget);
+        const bool is_named = std::ranges::find(front, budget) != front.end();
+        if (is_named) {
+          REQUIRE(plan);
+          fastest = std::min(fastest.value_or(plan->makespan), plan->makespan);
+        }
+        REQUIRE(plan.has_value() == fastest.has_value());
+        if (plan) REQUIRE(plan->makespan.value >= fastest->value * (1 - 1e-12));
+      }
+      const std::optional<Plan> all = plan_within(problem, passes, std::nullopt);
+      REQUIRE(all->makespan.value >= fastest->value * (1 - 1e-12));
+    }
+  }
+}
+
 TEST_CASE("the worked example: what each chain strategy takes, and from which budget on", "[strategies]") {
   // Stages of 1 s, backwards of 2 s, a loss of 1 s: 7 s, 8 s with the first stage repeated, 9 s with both.
   struct Row {

@@ -15,7 +15,7 @@
 #include <unordered_map>
 
 #include "sim/core/expects.h"
-#include "strategies/api/strategy.h"
+#include "strategies/api/front.h"
 #include "strategies/list.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
@@ -504,10 +504,8 @@ std::vector<Bytes> offload_exact_candidates(const PartTask& task, const OffloadE
   constexpr std::uint32_t levels = 40;
   const std::vector<OffloadItem> items = model->has_host ? offload_items(*model, 1) : std::vector<OffloadItem>{};
   const Bytes least = least_memory(*model, items), most = *std::ranges::max_element(model->memory);
-  std::vector<Bytes> budgets{most};
-  for (std::uint32_t level = 0; level < levels; ++level) {
-    budgets.push_back(least + range_of(most - least, {level, levels}).offset);
-  }
+  std::vector<Bytes> budgets = budgets_between(least, most, levels);
+  budgets.push_back(most);
   return budgets;
 }
 

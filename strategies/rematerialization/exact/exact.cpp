@@ -419,7 +419,13 @@ class Exact {
     return outcomes;
   }
 
+  /// Those at which the answer changes, where the search ends within each; else a guess.
   std::vector<Bytes> candidates() {
+    constexpr std::size_t most_bends = 100;
+    const auto best_within = [&](std::optional<Bytes> budget) {
+      return search(budget.value_or(no_exact_limit)).outcome;
+    };
+    if (std::optional<std::vector<Bytes>> bends = bends_of(best_within, most_bends)) return *std::move(bends);
     find_smallest(limits_);
     Bytes least = least_->plan.peak;
     const std::optional<Bytes> nothing{Bytes{0}};
@@ -429,10 +435,7 @@ class Exact {
     }
     std::vector<Bytes> budgets = heuristics_.budgets();
     const Bytes most = budgets.back();
-    constexpr std::int64_t steps = 32;
-    for (std::int64_t k = 0; k < steps; ++k) {
-      budgets.push_back(Bytes{least.count + (most - least).count / steps * k});
-    }
+    std::ranges::copy(budgets_between(least, most, 32), std::back_inserter(budgets));
     return budgets;
   }
 
