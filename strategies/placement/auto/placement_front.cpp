@@ -143,7 +143,7 @@ class LocalSearch {
   std::mt19937_64 random_;
 };
 
-class Front {
+class FoundPlacements {
  public:
   /// Whether something there is as fast with as little.
   bool beats(std::int64_t bytes, Nanoseconds makespan) const {
@@ -427,7 +427,7 @@ ScoredPlacement improved(const OpDag& dag, const Machine& machine, const Units& 
 PlacementFront placement_front(const OpDag& dag, const Machine& machine, const Units& units,
                                std::size_t most_placements, std::size_t most_steps) {
   if (Placements(machine, units).count() > static_cast<double>(most_placements)) return {};
-  Front front;
+  FoundPlacements front;
   Placements placements(machine, units);
   do {
     for (const QueueOrder by : orders_without_search) {
