@@ -47,7 +47,7 @@ std::string piper_complaint(const std::string& what, const std::string& instead)
 
 TEST_CASE("malformed graphs of Piper are refused where they are wrong", "[piper_graph]") {
   CHECK(piper_complaint("\"2\": [", "\"two\": [") ==
-        "two.json:4:59: nodes[0].TMPCs.two: the key is no number of devices\n"
+        "two.json:4:59: nodes[0].TMPCs.two: the key is not a number of devices\n"
         "two.json:4:59: nodes[0].TMPCs.two: expected 1 to 1000000 devices as the key");
   CHECK(piper_complaint("\"2\": [", "\"0\": [") ==
         "two.json:4:57: nodes[0].TMPCs.0: expected 1 to 1000000 devices as the key");
