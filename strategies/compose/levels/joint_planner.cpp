@@ -84,6 +84,8 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
     if (!is_better) break;
   }
   improve(best, Choice(best->choice), budget, Care::thorough);
+  // In the strategy's own order, too: what a quick look takes for too large may fit at other levels of memory.
+  if (!best->choice.in_flight.empty()) improve(best, {best->choice.cut, {}}, budget, Care::thorough);
   if (star && star->makespan < best->parts.makespan) return *star;
   std::string& note = best->parts.note;  // of its order
   note = note_of(text_of(best->choice.cut), numbers_text(best->choice.in_flight)) + (note.empty() ? "" : "; ") + note;
