@@ -25,6 +25,7 @@ function(plimsoll_options target)
                          $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>  # GCC's -Wconversion has not it either
                          # libstdc++ 12's stable_sort calls what it has deprecated itself.
                          $<$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,16>>:-Wno-deprecated-declarations>
+                         $<$<CXX_COMPILER_ID:GNU>:-finline-small-functions>  # which -O1 of Clang does by itself
                          -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     target_compile_options(${target} PRIVATE -Wno-restrict)  # GCC bug 105651: false alarms on std::string operator+
