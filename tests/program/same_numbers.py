@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks two plimsoll programs the same 500 questions: every strategy, some of them composed or with options, on shipped and
+"""Asks two plimsoll programs the same 1,400 questions: every strategy, some of them composed or with options, on shipped and
 made-up chains and graphs, on every shipped platform and on a machine with a disk, within several budgets. Exit codes and the
 whole text of `simulate --json` must be equal, apart from versions of the programs and the wall times solve_s and simulate_s.
 Prints every difference. Exit code 1 when there are any, or when a strategy has no plan in any of its answers."""
@@ -63,6 +63,18 @@ chen_greedy(b=20MB)
 periodic(every=3)
 offload_dp|deep_optimizer_states""".splitlines()
 
+# What refuses every model above, or needs a platform, micro-batches or a file of its own: strategy, trace, platform, settings, share.
+ORDER = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"  # of two devices
+ORDER_FILE = "order.csv"
+OTHERS = [("recompute_ops", "gpt:layers=1,view=graph", "h200", "--optimizer adam", None),
+          ("recompute_ops|rockmate", "gpt:layers=1,view=graph", "h200", "--optimizer adam", 0.6),
+          ("shared_norm", "gpt4_ops_w256_t128_b4_cpu", "cpu_host", "--optimizer adam", None),
+          ("shared_norm|greedy_recompute", "gpt4_ops_w256_t128_b4_cpu", "cpu_host", "--engine event", 0.6),
+          *((f"{pipeline}(stages=4){saver}", "transformer:layers=8", "h100_sxm_8", "--micro-batches 8 --optimizer adam", None)
+            for pipeline in ("chimera", "dualpipe") for saver in ("", "|full_recompute", "|quantize")),
+          *((f"order(file={ORDER_FILE}){saver}", "transformer:layers=8", "h100_sxm_8", "--micro-batches 2", None)
+            for saver in ("", "|full_recompute"))]
+
 
 class Answer:
     def __init__(self, program, words):
@@ -106,7 +118,9 @@ class Questions:
 
     def __init__(self, program, folder):
         self.program = program
-        self.machine = os.path.join(folder, MACHINE)
+        self.machine, self.order = os.path.join(folder, MACHINE), os.path.join(folder, ORDER_FILE)
+        with open(self.order, "w", encoding="utf-8") as file:
+            file.write(ORDER)
         with open(self.machine, "w", encoding="utf-8") as file:
             file.write(readers.MACHINE)
         self.ranges = {}
@@ -153,6 +167,8 @@ class Questions:
             names = [part.partition("(")[0] for part in spec.split("|")]
             for words in self.about(spec, 2, s, all(on_graphs[name] for name in names), False):
                 yield spec, words
+        for spec, trace, platform, settings, share in OTHERS:
+            yield spec.partition("(")[0].partition("|")[0], self.within(spec.replace(ORDER_FILE, self.order), trace, platform, settings, share)
 
     def needs_updates(self, spec):
         return self.is_refused(spec, MACHINE, "") and not self.is_refused(spec, MACHINE, "--optimizer adam")
