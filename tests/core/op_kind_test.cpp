@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <cstddef>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,8 +25,8 @@ OpTable<TestRow, kinds> whole_table() {
   return table;
 }
 
-TEMPLATE_TEST_CASE_SIG("a table that lacks a kind, or has one twice or out of order, is not complete", "[kinds]",
-                       ((std::size_t kinds), kinds), network_kind_count, op_kind_count) {
+template <std::size_t kinds>
+void check_what_is_complete() {
   CHECK(has_every_kind(whole_table<kinds>()));
   for (std::size_t i = 0; i < kinds; ++i) {
     OpTable<TestRow, kinds> table = whole_table<kinds>();
@@ -37,6 +38,11 @@ TEMPLATE_TEST_CASE_SIG("a table that lacks a kind, or has one twice or out of or
     std::swap(table[i - 1], table[i]);
     CHECK_FALSE(has_every_kind(table));
   }
+}
+
+TEST_CASE("a table that lacks a kind, or has one twice or out of order, is not complete", "[kinds]") {
+  check_what_is_complete<network_kind_count>();
+  check_what_is_complete<op_kind_count>();
 }
 
 std::vector<std::string_view> names_of(const OpRow& row) {
