@@ -26,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMANDS = ("./dev", "plimsoll ", "build/", "/usr/bin/python3 ", "python3 ", "apt-get ", "compute-sanitizer ", "eval ", "cmake ", "ctest ")
 CPU_LIMIT_S = 60.0
 OPTIONAL = ("torch", "torchvision", "sklearn")
+PROCESSOR = ("DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")  # of which ./dev lint allows less
 ELAPSED = re.compile(r"[\d.]+ (ns|us|ms|s)\b(?=.*\bsimulated in|\s*$)|(?<=simulated in)\s+[\d.]+ \w+")
 
 
@@ -169,7 +170,7 @@ def hide_optional(folder):
 
 def run(command, folder, program, python_path):
     environment = {"PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "LC_ALL": "C.UTF-8",
-                   "PYTHONPATH": python_path}
+                   "PYTHONPATH": python_path, **{name: os.environ[name] for name in PROCESSOR if name in os.environ}}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL)
