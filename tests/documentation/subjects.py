@@ -6,7 +6,7 @@
 import subprocess
 import sys
 
-SINCE = "ecf688b37f2c9c4f6bec9286177ffaf873b799d8"
+SINCE = "5a1b913f3e1b333c6b3232af84210fadc611ed5b"
 MOST = 72
 
 
