@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/bound/max_flow.h"
 #include "sim/judge/workspace_memories.h"
-#include "strategies/solve/max_flow.h"
 
 namespace plimsoll {
 namespace {
@@ -68,7 +68,7 @@ std::int64_t extreme(const Events& events, int sign, std::optional<std::size_t> 
   }
   if (running) graph.edge(source, start_of(*running), FlowGraph::unlimited);
   if (running) graph.edge(finish_of(*running), sink, FlowGraph::unlimited);
-  const std::vector<bool> come = graph.source_side(source, sink);
+  const std::vector<bool> come = graph.cut(source, sink).source_side;
   std::int64_t sum = 0;
   for (std::size_t e = 0; e < count; ++e) sum += come[e] ? sign * events.taken[e] : 0;
   return sum;

@@ -5,10 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "sim/codec/packed_products.h"
-#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 #include "sim/core/op_attribute.h"
+#include "sim/measure/least_costs.h"
 #include "sim/measure/shared_work.h"
 
 namespace plimsoll {
@@ -48,31 +47,6 @@ std::vector<bool> input_is_live(const Graph& graph, const std::vector<std::optio
   for (std::size_t o = 0; o < from.size(); ++o) from[o] = from[o] && to[o];
   return from;
 }
-
-/// Sums the bytes of tensors, each storage once.
-class StorageSum {
- public:
-  explicit StorageSum(const Graph& graph) : graph_(graph), seen_(graph.storages, 0) {}
-
-  void restart() {
-    ++round_;
-    sum_ = {};
-  }
-  void add(TensorId t) { add(t, graph_[t].bytes); }
-  void add(TensorId t, Bytes bytes) {
-    std::uint32_t& seen = seen_[graph_[t].storage.index];
-    if (seen == round_) return;
-    seen = round_;
-    sum_ += bytes;
-  }
-  Bytes sum() const { return sum_; }
-
- private:
-  const Graph& graph_;
-  std::vector<std::uint32_t> seen_;
-  std::uint32_t round_ = 0;
-  Bytes sum_;
-};
 
 /// The storages of parameter gradients that an op or those before it make, as bits, and their bytes.
 class GradientsBefore {
@@ -140,45 +114,12 @@ class GradientsBefore {
   std::vector<Bytes> bytes_;  // by op
 };
 
-/// Of a tensor's forms that an op can do with; of all, without an op.
-Bytes smallest_form(const Graph& graph, TensorId t, std::span<const Codec> codecs, const Op* op) {
-  Bytes least = graph[t].bytes;
-  if (!per_micro_batch(graph[t].kind)) return least;
-  for (const Codec& codec : codecs) {
-    if ((op != nullptr && !reads_packed(*op, t, codec)) || cannot_pack(codec, graph, graph[t])) continue;
-    least = std::min(least, packed_bytes(codec, graph, graph[t]));
-  }
-  return least;
-}
-
 /// What is on some device when an iteration begins, and stays.
 Bytes resident_anywhere(const Graph& graph, Stays stay) {
   Bytes sum;
   if (stay != Stays::nothing) sum += bytes_of_kind(graph, TensorKind::parameter);
   if (stay == Stays::all) sum += bytes_of_kind(graph, TensorKind::optimizer_state);
   return sum;
-}
-
-/// By the fastest of its implementations, on packed inputs too; nothing for what the device need not compute.
-Seconds fastest_on(const Problem& problem, OpId id, DeviceId device, std::span<const Codec> codecs,
-                   Saving saving = Saving::keep) {
-  const Graph& graph = problem.graph;
-  const Op& op = graph[id];
-  if (runs_beside(op)) return {};
-  Seconds fastest = duration_on(problem, id, device, saving);
-  fastest = std::min(fastest, within(Backprop::in_one_call, op, graph.source, problem.platform[device], fastest));
-  for (std::uint32_t k = 1; k <= op.alternatives.size(); ++k) {
-    fastest = std::min(fastest, duration_on(problem, id, device, Saving::keep, k));
-  }
-  for (const Codec& codec : codecs) {
-    if (!reads_packed(op, codec)) continue;
-    for (const TensorId t : op.inputs) {
-      if (cannot_pack(codec, graph, graph[t])) continue;
-      const std::optional<OnPacked> other = on_packed(problem, id, device, t, codec);
-      if (other) fastest = std::min(fastest, other->duration);
-    }
-  }
-  return fastest;
 }
 
 }  // namespace
@@ -299,11 +240,7 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
     for (std::size_t i = 0; i < inputs.size() && devices == 1; ++i) {
       if (input_live[i][o]) set.add(inputs[i], smallest_form(graph, inputs[i], codecs, nullptr));
     }
-    Bytes workspace = std::min(op.workspace, op.accumulate_workspace.value_or(op.workspace));
-    workspace = std::min(workspace, op.released_workspace.value_or(workspace));
-    workspace = std::min(workspace, op.released_accumulate_workspace.value_or(workspace));
-    for (const Alternative& way : op.alternatives) workspace = std::min(workspace, way.workspace);
-    const Bytes needed = resident + set.sum() + workspace + (before ? before->bytes(o) : Bytes{0});
+    const Bytes needed = resident + set.sum() + least_workspace(op) + (before ? before->bytes(o) : Bytes{0});
     if (needed <= bounds.memory) continue;
     bounds.memory = needed;
     bounds.memory_by = id_at<OpId>(o);

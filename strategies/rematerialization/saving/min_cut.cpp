@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/bound/max_flow.h"
 #include "sim/core/expects.h"
 #include "sim/core/op_kind.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/models/op_sequence.h"
-#include "strategies/solve/max_flow.h"
 
 namespace plimsoll {
 namespace {
@@ -169,7 +169,7 @@ Evicted evicted_by_min_cut(const OpModel& model, const Banned& banned, CutWeight
   for (std::size_t o = 0; o < model.ops.size(); ++o) {
     if (banned[o] && model.ops[o].forward) network.edge(source, first_op + o, FlowGraph::unlimited);
   }
-  const std::vector<bool> reached = network.source_side(source, sink);
+  const std::vector<bool> reached = network.cut(source, sink).source_side;
   Evicted evicted(model.values.size(), false);
   for (std::uint32_t v = 0; v < model.values.size(); ++v) {
     evicted[v] = of_forward(model, model.values[v]) && !(reached[made(v)] && !reached[kept(v)]);

@@ -2,10 +2,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "sim/bound/max_flow.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/rematerialization/saving/min_cut.h"
-#include "strategies/solve/max_flow.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -41,11 +41,12 @@ TEST_CASE("the smallest cut is as small as the smallest of all cuts", "[min_cut]
       if ((set & 1U) == 0 || (set & 2U) != 0) continue;
       least = std::min(least, cut([set](std::size_t n) { return ((set >> n) & 1U) != 0; }));
     }
-    const std::vector<bool> side = graph.source_side(0, 1);
+    const auto [flow, side] = graph.cut(0, 1);
     CAPTURE(seed);
     REQUIRE(side[0]);
     REQUIRE(!side[1]);
-    REQUIRE(cut([&side](std::size_t n) { return side[n]; }) == least);
+    REQUIRE(cut([&](std::size_t n) { return bool{graph.cut(0, 1).source_side[n]}; }) == least);
+    REQUIRE(flow == least);
   }
 }
 
