@@ -7,6 +7,7 @@
 #include "experiments/commands/commands.h"
 #include "experiments/study/planning_watch.h"
 #include "experiments/tables/split_problem.h"
+#include "sim/core/tolerance.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"
@@ -28,8 +29,7 @@ Bytes peak_of(const SplitTable& table, const SplitChoices& choices) {
 }
 
 bool is_cheapest(const ImprovedSplit& made) {
-  constexpr double nearly = 1e-9;
-  return made.fits && made.cost <= made.bound * (1 + nearly);
+  return made.fits && made.cost <= made.bound * (1 + model_tolerance);
 }
 
 Json splits_json(const SplitsArguments& arguments, const SplitProblem& problem, const ImprovedSplit& made) {

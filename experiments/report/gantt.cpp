@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "experiments/report/svg_text.h"
+#include "sim/core/tolerance.h"
 #include "sim/core/units.h"
 #include "sim/io/quantity.h"
 
@@ -182,7 +183,7 @@ class Chart {
     double step = std::pow(10, std::floor(std::log10(end_ / size)));
     while (end_ / size / step < 4) step /= step / std::pow(10, std::floor(std::log10(step))) < 1.5 ? 2 : 2.5;
     while (end_ / size / step > 10) step *= 2;
-    for (double date = 0; date <= end_ / size * (1 + 1e-9); date += step) {
+    for (double date = 0; date <= end_ / size * (1 + model_tolerance); date += step) {
       text(at(date * size), y_ + 4, "middle", fmt::format("{:.4g}{}", date, date > 0 ? "" : fmt::format(" {}", unit)));
     }
     y_ += 12;

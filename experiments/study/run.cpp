@@ -13,6 +13,7 @@
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
+#include "sim/core/tolerance.h"
 #include "sim/engine/engine_error.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/program.h"
@@ -58,7 +59,7 @@ void hold_to_promise(const std::string& strategy, const PlannedParts& promise, c
                                     promise.peak.count, metrics.peak.count));
   }
   const double promised = promise.makespan.value, simulated = metrics.makespan.value;
-  if (!(std::abs(promised - simulated) <= 1e-9 * std::max(promised, simulated))) {
+  if (!agree(promised, simulated)) {
     throw BrokenPromise(fmt::format("'{}' promised {} s, the simulation takes {} s", strategy, promised, simulated));
   }
 }
@@ -86,7 +87,7 @@ Seconds contention_of(const Problem& problem, const Schedule& schedule) {
   if (std::ranges::none_of(schedule.steps, moves)) return {};
   const Seconds shared = simulate_event(schedule, problem.platform).makespan;
   const Seconds alone = simulate_event(without_contention(schedule, problem.platform), problem.platform).makespan;
-  return shared - alone <= 1e-9 * shared ? Seconds{} : shared - alone;
+  return shared - alone <= model_tolerance * shared ? Seconds{} : shared - alone;
 }
 
 /// What running stages by themselves adds to a schedule, where the trace says what plain training takes: also where

@@ -12,6 +12,7 @@
 #include "sim/core/names.h"
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
+#include "sim/core/tolerance.h"
 #include "sim/io/json/json.h"
 #include "sim/model/problem.h"
 
@@ -183,7 +184,7 @@ class GanttRecord {
   }
 
   void add(std::size_t s, std::vector<Span>& spans) const {
-    const double same = 1e-9 * timeline_.makespan.value;
+    const double same = model_tolerance * timeline_.makespan.value;
     const Step& step = schedule_.steps[s];
     const Interval& ran = timeline_.steps[s];
     const std::optional<std::size_t> stage = stage_run_by(step);

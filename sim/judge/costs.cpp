@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/tolerance.h"
 #include "sim/judge/judges.h"
 #include "sim/judge/packed_forms.h"
 #include "sim/judge/packed_use.h"
@@ -13,10 +14,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr double cost_rounding = 1e-9;  // relative: the same sum, added in another order and written as text
-
 bool same(Seconds stated, std::optional<double> seconds) {
-  return seconds && std::abs(stated.value - *seconds) <= cost_rounding * std::abs(*seconds);
+  return seconds && agree(stated.value, *seconds);
 }
 
 /// An op, or another implementation of it, without what it is called.

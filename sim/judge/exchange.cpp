@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/core/tolerance.h"
 #include "sim/judge/sums.h"
 
 namespace plimsoll {
-namespace {
-
-constexpr double flow_rounding = 1e-9;
-
-}  // namespace
-
 Exchange::Exchange(const Schedule& schedule, const Collective& collective)
     : schedule_(schedule),
       kind_(collective.kind),
@@ -136,7 +131,7 @@ std::optional<std::string> Exchange::next_in_ring(const Finished& finished) {
   const auto k = static_cast<std::size_t>(std::ranges::lower_bound(sent, judged_) - sent.begin());
   const Step& step = schedule_[flow.step];
   const auto takes_rounds = [&](double rounds) {
-    return step.measured || step.work.seconds.value >= (rounds - 1) * flow.latency.value * (1 - flow_rounding);
+    return step.measured || step.work.seconds.value >= (rounds - 1) * flow.latency.value * (1 - model_tolerance);
   };
   const bool stands_for_all = sent.size() == 1 || (flow.latency > Seconds{0} && takes_rounds(rounds_));
   carries_all_ = stands_for_all;

@@ -1,5 +1,7 @@
 #include "sim/judge/packed_forms.h"
 
+#include "sim/core/tolerance.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -352,7 +354,7 @@ void judge_cost_of_packing(const Walk& walk, StepId s, BufferId from, BufferId t
     seconds +=
         codec.overhead.value * static_cast<double>(packed.range_length.count) / static_cast<double>(tensor.bytes.count);
   }
-  if (std::abs(step.work.seconds.value - seconds) > 1e-9 * seconds) {
+  if (!agree(step.work.seconds.value, seconds)) {
     walk.findings.report(Rule::wrong_cost, s,
                          walk.findings.text(s) + " takes " + std::to_string(step.work.seconds.value) +
                              " s; by its codec it takes " + std::to_string(seconds) + " s");

@@ -10,6 +10,7 @@
 #include "sim/core/collective_op.h"
 #include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
+#include "sim/core/tolerance.h"
 #include "sim/ops/op_loop.h"
 
 namespace plimsoll {
@@ -154,8 +155,7 @@ class SplitJudge {
     for (std::size_t a = 0; a < cuts.size(); ++a) {
       if (cuts[a]) ranks *= mesh_.axes[a].ranks;
     }
-    const double work = op.flops && all.flops ? op.flops->count * static_cast<double>(ranks) - all.flops->count : 0;
-    if (std::abs(work) > 1e-9 * (all.flops ? all.flops->count : 0)) {
+    if (op.flops && all.flops && !agree(op.flops->count * static_cast<double>(ranks), all.flops->count)) {
       bad("'" + op.name + "' has not 1/" + std::to_string(ranks) + " of the work");
     }
     const Lies all_whole(mesh_.axes.size(), lies_whole);

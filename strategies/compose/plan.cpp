@@ -6,6 +6,7 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/op_attribute.h"
+#include "sim/core/tolerance.h"
 #include "sim/io/input_error.h"
 #include "strategies/compose/levels/plan_on_devices.h"
 #include "strategies/compose/parts/passes.h"
@@ -66,12 +67,6 @@ std::vector<PartsOutcome> on_one_device(const Problem& problem, std::span<const 
   return outcomes;
 }
 
-/// A gap that is nothing but the rounding of sums is none.
-std::optional<double> beyond_rounding(std::optional<double> gap) {
-  constexpr double rounding = 1e-12;
-  return gap && *gap < rounding ? 0 : gap;
-}
-
 }  // namespace
 
 std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pass> passes,
@@ -86,7 +81,8 @@ std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pas
     outcomes = problem.mesh ? plan_by_simulation(problem, memory, budgets) : on_one_device(problem, memory, budgets);
   }
   for (PartsOutcome& outcome : outcomes) {
-    if (PlannedParts* made = std::get_if<PlannedParts>(&outcome)) made->gap = beyond_rounding(made->gap);
+    PlannedParts* made = std::get_if<PlannedParts>(&outcome);
+    if (made != nullptr && made->gap) made->gap = beyond_rounding(*made->gap);
   }
   return outcomes;
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 
+#include "sim/core/tolerance.h"
 #include "strategies/api/front.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/compression/form_plans.h"
@@ -182,7 +183,7 @@ class CompressPlanner {
     std::vector<double> errors{0};
     for (double power = 1e-6; power < 100; power *= 10) {
       for (const double error : {power, 2 * power, 5 * power}) {
-        if (least <= error && error < (1 - 1e-9) * largest_error_) errors.push_back(error);
+        if (least <= error && error < (1 - model_tolerance) * largest_error_) errors.push_back(error);
       }
     }
     if (least < largest_error_) errors.push_back(largest_error_);

@@ -1,5 +1,7 @@
 #include "strategies/hybrid/elimination.h"
 
+#include "sim/core/tolerance.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -364,7 +366,7 @@ class SplitNeighbourhoods::Region {
   /// Whether what costs at least so much may be taken.
   bool is_worth(double bound) const {
     if (ask_.takes_equal && best_choices_.empty()) return bound <= best_;
-    return std::isinf(best_) || bound < best_ - rounding * std::abs(best_);
+    return std::isinf(best_) || bound < best_ - sum_tolerance * std::abs(best_);
   }
 
   /// Chooses for the nodes of the first `steps` steps, the last of them first; nothing of them costs less than `bound`.
@@ -405,7 +407,7 @@ class SplitNeighbourhoods::Region {
     ++in_vain_;
   }
 
-  static constexpr double never = 1e300, rounding = 1e-12, most_entries = 3e7;
+  static constexpr double never = 1e300, most_entries = 3e7;
 
   const SplitNeighbourhoods& of_;
   SplitState& state_;

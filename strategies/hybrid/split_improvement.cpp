@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "sim/core/tolerance.h"
 #include "strategies/hybrid/elimination.h"
 
 namespace plimsoll {
@@ -41,7 +42,6 @@ class Messages {
 
   MessagedSplit run(std::uint64_t rounds, const Deadline* deadline) {
     constexpr std::uint64_t before_prices = 20, most_in_vain = 100;
-    constexpr double nearly = 1e-9;
     std::uint64_t in_vain = 0;
     for (std::uint64_t k = 0; k < rounds && in_vain < most_in_vain; ++k) {
       if (deadline != nullptr && deadline->passed()) break;
@@ -53,10 +53,10 @@ class Messages {
           found_.prices = prices_;
         }
         keep_if_better();
-        if (found_.cost <= found_.bound + nearly * std::abs(found_.bound)) return std::move(found_);
+        if (found_.cost <= found_.bound + model_tolerance * std::abs(found_.bound)) return std::move(found_);
         if (table_.limit && k >= before_prices) price_anew(std::abs(bound));
       }
-      const bool rises = found_.bound > before + nearly * std::abs(before);
+      const bool rises = found_.bound > before + model_tolerance * std::abs(before);
       in_vain = rises || is_priced_ ? 0 : in_vain + 1;
     }
     return std::move(found_);
@@ -235,7 +235,7 @@ class Improvement {
     for (std::uint64_t k = 0; k < rounds && !is_over(deadline); ++k) {
       const double done = static_cast<double>(k) / static_cast<double>(rounds) * coolings;
       round(state, temperature * (1 - (done - std::floor(done))));
-      if (state.cost < best.cost * (1 - 1e-12)) best = state;
+      if (is_below(state.cost, best.cost)) best = state;
       if (state.cost > best.cost * too_far) state = best;
     }
     return best;
@@ -599,8 +599,7 @@ ImprovedSplit improved(const SplitTable& whole, const SplitChoices& start, const
   MessagedSplit by_messages =
       pass_messages(table, fits(state) ? state.cost : search.around().barrier(), effort.rounds, effort.deadline);
   if (by_messages.choices) state = search.around().state_of(std::move(*by_messages.choices));
-  constexpr double nearly = 1e-9;
-  const bool is_proven = fits(state) && state.cost <= by_messages.bound * (1 + nearly);
+  const bool is_proven = fits(state) && state.cost <= by_messages.bound * (1 + model_tolerance);
   search.set_prices(std::move(by_messages.prices));
   if (fits(state) && !is_proven) state = search.run(std::move(state), effort.rounds, effort.deadline);
   const double cost = search.around().state_of(state.choices).cost;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/cuts/asked_cut.h"
 #include "strategies/pipelining/cuts/planner_cuts.h"
@@ -20,7 +21,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr double period_slack = 1e-9;  // of a period, for sums that are rounded
 constexpr double no_wait = -std::numeric_limits<double>::infinity();
 
 /// Passes are numbered: the forwards of all parts, then their backwards.
@@ -90,7 +90,7 @@ class PeriodicSearch {
   bool has_time() const {
     std::vector<double> busy(std::ranges::max(rank_of_) + std::size_t{1}, 0);
     for (std::size_t g = 0; g < parts_; ++g) busy[rank_of_[g]] += lasts_[g] + lasts_[parts_ + g];
-    return std::ranges::max(busy) <= period_ * (1 + period_slack);
+    return std::ranges::max(busy) <= period_ * (1 + model_tolerance);
   }
 
   /// The earliest starts that all waits allow; false where they go round in a circle.
@@ -99,7 +99,7 @@ class PeriodicSearch {
       bool any = false;
       for (const Wait& wait : waits_) {
         const double earliest = starts_[wait.from] + wait.by;
-        if (earliest <= starts_[wait.to] + period_slack * period_) continue;
+        if (earliest <= starts_[wait.to] + model_tolerance * period_) continue;
         starts_[wait.to] = earliest;
         any = true;
       }
@@ -128,10 +128,10 @@ class PeriodicSearch {
       for (std::size_t b = a + 1; b < starts_.size(); ++b) {
         if (rank_of_[a % parts_] != rank_of_[b % parts_]) continue;
         const double apart = starts_[b] - starts_[a];
-        double periods = std::floor(apart / period_ + period_slack);
+        double periods = whole_below(apart / period_);
         const double rest = apart - periods * period_;
-        const bool too_soon =
-            rest<lasts_[a] - period_slack * period_, too_late = rest> period_ - lasts_[b] + period_slack * period_;
+        const bool too_soon = rest<lasts_[a] - model_tolerance * period_, too_late = rest> period_ - lasts_[b] +
+                              model_tolerance * period_;
         if (!too_soon && !too_late) continue;
         if (!too_soon) ++periods;  // it meets the next micro-batch's
         Overlap overlap{{a, b, lasts_[a] + periods * period_}, {b, a, lasts_[b] - periods * period_}};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "sim/core/tolerance.h"
 #include "sim/io/input_error.h"
 #include "sim/measure/lower_bounds.h"
 #include "strategies/api/front.h"
@@ -21,7 +22,6 @@ using Budgets = std::span<const std::optional<Bytes>>;
 constexpr std::int64_t portfolio_levels = 4;   // fixed budgets whose best plans are improved
 constexpr std::int64_t trials_at_effort = 40;  // simulations a level
 constexpr std::int64_t front_points = 32;
-constexpr double portfolio_rounding = 1e-12;
 
 bool host_is_there(const PartTask& task) {
   return memory_at(task.problem.platform, task.part().device, place::host).has_value();
@@ -82,7 +82,7 @@ class Portfolio {
   };
 
   /// Nobody can be faster.
-  bool is_settled(const Row& row) const { return row.best && row.best->makespan <= (1 + portfolio_rounding) * bound_; }
+  bool is_settled(const Row& row) const { return row.best && reaches(row.best->makespan, bound_); }
 
   void ask(const Member& member) {
     std::vector<std::size_t> open;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/core/tolerance.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/lower/lowering.h"
 #include "strategies/api/pass.h"
@@ -55,7 +56,7 @@ class MoveSearch {
   }
 
   bool take(PlannedTape made) {
-    if (!(made.makespan.value < best_.makespan.value * (1 - 1e-12))) return false;
+    if (!is_below(made.makespan, best_.makespan)) return false;
     best_ = std::move(made);
     return true;
   }

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/lower/lowering.h"
@@ -53,7 +54,7 @@ Bytes least_budget(const std::function<TapeOutcome(Bytes)>& tape_within, Bytes m
 
 /// By more than the rounding of sums.
 bool is_longer(Seconds a, Seconds b) {
-  return a.value > b.value * (1 + 1e-9);
+  return a.value > b.value * (1 + model_tolerance);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/core/op_attribute.h"
+#include "sim/core/tolerance.h"
 #include "sim/measure/lower_bounds.h"
 #include "sim/model/graph_updates.h"
 #include "strategies/compose/parts/passes.h"
@@ -98,8 +99,7 @@ class PassesOnPart {
         std::ranges::any_of(alone_passes_, [](const Pass& pass) { return pass.strategy->moves_parameters(); });
     if (!unmoved_ || moves_parameters || packs(alone_passes_)) return made;
     const TapeCost cost = tape_cost(alone_.problem, alone_task_.part(), *unmoved_);
-    constexpr double rounding = 1 + 1e-9;
-    if (cost.makespan > rounding * made.makespan) return made;
+    if (cost.makespan > (1 + model_tolerance) * made.makespan) return made;
     return PlannedTape{*unmoved_, cost.peak, made.makespan, std::nullopt};
   }
 

@@ -1,5 +1,7 @@
 #include "strategies/offloading/activations/offload_bound.h"
 
+#include "sim/core/tolerance.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -127,8 +129,7 @@ Seconds updates(const PartTask& task) {
 
 std::optional<double> relative_gap(Seconds makespan, Seconds bound) {
   if (bound <= Seconds{0}) return makespan <= Seconds{0} ? std::optional(0.0) : std::nullopt;
-  const double gap = makespan / bound - 1;
-  return gap <= 1e-12 ? 0.0 : gap;
+  return beyond_rounding(makespan / bound - 1);
 }
 
 std::vector<TapeOutcome> with_fluid_gaps(const PartTask& task, const OffloadModel& model,

@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/api/front.h"
 #include "strategies/list.h"
 #include "strategies/models/op_sequence.h"
@@ -105,7 +106,7 @@ class DateSearch {
         return cut;
       }
       expand(next.row);
-      if (best_ != no_row && rows_[best_].computed <= (1 + 1e-12) * enough) return found(best_);
+      if (best_ != no_row && reaches(rows_[best_].computed, enough)) return found(best_);
     }
     return {};
   }
@@ -437,7 +438,7 @@ TapeOutcome outcome(const PartTask& task, const OffloadModel& model, const std::
     if (!found.complete) stopped = fmt::format("a search stopped after {} rows", rows_of_a_search);
     return found;
   };
-  if (!once || best->makespan > (1 + 1e-12) * (*fluid + after)) {
+  if (!once || !reaches(best->makespan, *fluid + after)) {
     if (const OffloadSearch found = search(Dates::waited_for); found.tape) {
       const std::optional<PlannedTape> made = simulated_tape(task, model, *found.tape);
       const bool fits = made && made->peak <= limit;
@@ -445,7 +446,7 @@ TapeOutcome outcome(const PartTask& task, const OffloadModel& model, const std::
     }
   }
   Seconds bound = *fluid;
-  if (once && best->makespan > (1 + 1e-12) * (*fluid + after)) {
+  if (once && !reaches(best->makespan, *fluid + after)) {
     bound = search(Dates::known).bound.value_or(best->makespan - after);
   }
   best->note = stopped;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "sim/core/tolerance.h"
 #include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/op_sequence.h"
@@ -121,7 +122,7 @@ class OffloadPlanner {
   /// Of an iteration; several micro-batches may overlap at their ends.
   Seconds takes_at_least(const PlacedLevel& candidate) const {
     if (task_.problem.micro_batches > 1) return Seconds{0};
-    return (1 - 1e-12) * (candidate.placement.makespan + updates(task_));
+    return (1 - sum_tolerance) * (candidate.placement.makespan + updates(task_));
   }
 
   const std::optional<PlannedTape>& simulated(PlacedLevel& candidate) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sim/core/tolerance.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
@@ -137,7 +138,7 @@ class PoetPlanner {
   Asked ask(Bytes budget) {
     const double least = energy_ ? watts_ * work_.value : (work_ + after_).value;
     const PricedTape* known = cheapest(budget);
-    if (known != nullptr && known->price <= least * (1 + 1e-12)) return {least};
+    if (known != nullptr && reaches(known->price, least)) return {least};
     if (!plain_.has_host) return {};
     if (model_.ops.size() > most_ops_) {
       return {{}, fmt::format("no integer program: {} ops, more than ops={}", model_.ops.size(), most_ops_)};

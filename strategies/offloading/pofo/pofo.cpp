@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
@@ -20,7 +21,6 @@ namespace plimsoll {
 namespace {
 
 constexpr double infinite_block = std::numeric_limits<double>::infinity();
-constexpr double tolerance = 1e-9;  // of a slot
 
 double as_double(Bytes bytes) {
   return static_cast<double>(bytes.count);
@@ -28,8 +28,6 @@ double as_double(Bytes bytes) {
 
 constexpr double infinite_time = std::numeric_limits<double>::infinity();
 constexpr std::uint32_t no_entry = std::numeric_limits<std::uint32_t>::max();
-// Seconds of the rounded blocks are kept in single precision.
-constexpr double precision = 1e-6;
 
 double search_as_double(Bytes bytes) {
   return static_cast<double>(bytes.count);
@@ -219,7 +217,7 @@ class PofoSearch {
       if (need > room) break;
       out = std::max(out, need - forwards * links_.out + fate.leaving - room);
       forwards += model_.nograd[j].value;
-      const double backwards = blocks_.time(i, j, room, fate.returning) * (1 - (down_ ? precision : 0));
+      const double backwards = blocks_.time(i, j, room, fate.returning) * (1 - (down_ ? float_tolerance : 0));
       next.seconds = before.seconds + forwards + idle(out, links_.out) + backwards;
       next.stage = static_cast<std::uint32_t>(j + 1);
       if (next.seconds + rest_[next.stage] > limit_) continue;
@@ -483,8 +481,7 @@ PofoBlocks::PofoBlocks(ChainModel model, double bytes_per_second, Bytes slot, st
 std::int32_t PofoBlocks::returning_before(double bytes, double seconds) const {
   const double left = (bytes - bandwidth_ * seconds) / slot_;
   if (left <= 0) return 0;
-  return static_cast<std::int32_t>(rounding_ == SlotRounding::up ? std::ceil(left - tolerance)
-                                                                 : std::floor(left + tolerance));
+  return static_cast<std::int32_t>(rounding_ == SlotRounding::up ? whole_above(left) : whole_below(left));
 }
 
 double PofoBlocks::idle(double bytes) const {
@@ -548,8 +545,7 @@ PofoBlocks::Cell PofoBlocks::cell(double memory, double returning) const {
   const auto within = [&](double slots) {
     return static_cast<std::int32_t>(std::clamp(slots, -1.0, static_cast<double>(slots_)));
   };
-  return {within(up ? std::floor(m + tolerance) : std::ceil(m - tolerance)),
-          within(up ? std::ceil(d - tolerance) : std::floor(d + tolerance))};
+  return {within(up ? whole_below(m) : whole_above(m)), within(up ? whole_above(d) : whole_below(d))};
 }
 
 double PofoBlocks::time(std::size_t i, std::size_t l, double memory, double returning) const {

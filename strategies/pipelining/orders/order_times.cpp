@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 
 namespace plimsoll {
 namespace {
@@ -221,7 +222,7 @@ double limit_for(const PartCosts& costs, std::span<const std::uint32_t> rank_of,
   for (std::size_t r = 0; r < kept.size(); ++r) {
     if (one[r] > 0) needed = std::max(needed, static_cast<double>(kept[r]) / static_cast<double>(one[r]));
   }
-  double tens_of_thousandths = std::ceil(needed * 1e4 - 1e-6);
+  double tens_of_thousandths = whole_above(needed * 1e4);
   const auto fits = [&] {
     return std::ranges::equal(kept, limits_of(costs, rank_of, tens_of_thousandths / 1e4), std::ranges::less_equal{});
   };

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "sim/core/tolerance.h"
 #include "strategies/pipelining/planners/downsets.h"
 
 namespace plimsoll {
@@ -396,9 +397,8 @@ IdealsOutcome plan_ideals(const IdealsProblem& problem) {
   // The best cut of one row of the groups is a bound on what any part of the answer takes.
   const std::optional<Downsets> row = downsets_of(in_one_row(groups.dag), most_ideals);
   const double bound = IdealsSearch(problem, groups, *row).run(no_load);
-  constexpr double rounding = 1 + 1e-9;
   IdealsSearch search(problem, groups, *ideals);
-  if (search.run(bound * rounding) == no_load) {
+  if (search.run(bound * (1 + model_tolerance)) == no_load) {
     return {.plan = {}, .reason = "no device or host can take all ops that must stay together"};
   }
   return {.plan = search.plan(), .reason = {}};

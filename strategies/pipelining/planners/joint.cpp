@@ -1,5 +1,7 @@
 #include "strategies/pipelining/planners/joint.h"
 
+#include "sim/core/tolerance.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -59,8 +61,7 @@ class JointSearch {
     for (std::uint32_t i = 1; i < n_; ++i) transfers.push_back(p_.sent[i] + p_.returned[i]);
     std::ranges::sort(transfers);
     for (std::uint32_t s = 0; s + 1 < p_.stages; ++s) latency += transfers[s];
-    constexpr double rounding = 1 + 1e-9;
-    return p_.micro_batches == 1 ? no_end : rounding * (seconds - latency) / (p_.micro_batches - 1);
+    return p_.micro_batches == 1 ? no_end : (1 + model_tolerance) * (seconds - latency) / (p_.micro_batches - 1);
   }
 
   std::optional<JointPlan> within(double period) {
@@ -85,8 +86,7 @@ class JointSearch {
 
   /// The least latency of the layers from `first` on as this stage and those behind it.
   void fill(std::uint32_t stage, std::uint32_t first, double period) {
-    constexpr double rounding = 1 + 1e-9;
-    const double most = period * rounding;
+    const double most = period * (1 + model_tolerance);
     // What is in front, and what is behind, takes its stages a period each at most.
     if ((stage == 0) != (first == 0) || until_[first] > stage * most) return;
     if (until_[n_] - until_[first] > (p_.stages - stage) * most) return;
@@ -113,7 +113,7 @@ class JointSearch {
     const double turns = (until_[last] - until_[first] + behind) / period;
     std::uint32_t k = is_fixed ? p_.in_flight[stage] : 1;
     if (!is_fixed && turns > 1)
-      k = std::min(p_.micro_batches, static_cast<std::uint32_t>(std::ceil(turns * (1 - 1e-9))));
+      k = std::min(p_.micro_batches, static_cast<std::uint32_t>(std::ceil(turns * (1 - model_tolerance))));
     for (; k <= p_.micro_batches; ++k) {
       const std::optional<double> seconds = p_.seconds(first, last, stage, k);
       if (!seconds || *seconds > period || *seconds + behind >= best.latency) return;

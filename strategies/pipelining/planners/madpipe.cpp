@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "strategies/pipelining/planners/shortest.h"
+
 namespace plimsoll {
 namespace {
 
@@ -44,16 +46,7 @@ class MadpipeSearch {
     for (const MadpipeProblem::Layer& layer : p_.layers) longest += link(layer.output_bytes);
     std::optional<MadpipePlan> best = within(longest);
     if (!best) return best;
-    constexpr double precision = 1e-12;
-    for (double below = 0; best->seconds - below > precision * best->seconds;) {
-      const double middle = (below + best->seconds) / 2;
-      std::optional<MadpipePlan> shorter = within(middle);
-      if (shorter) {
-        best = std::move(shorter);
-      } else {
-        below = middle;
-      }
-    }
+    best = shortest(*std::move(best), 0, [this](double period) { return within(period); });
     best->exact = exact_;
     return best;
   }

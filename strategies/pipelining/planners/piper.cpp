@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "strategies/pipelining/planners/shortest.h"
+
 namespace plimsoll {
 namespace {
 
@@ -236,16 +238,7 @@ class PiperSearch {
   std::optional<PiperPlan> plan() {
     std::optional<PiperPlan> best = plan_within(no_stage);
     if (!best) return best;
-    constexpr double precision = 1e-12;
-    for (double below = 0; best->seconds - below > precision * best->seconds;) {
-      const double middle = (below + best->seconds) / 2;
-      if (std::optional<PiperPlan> better = plan_within(middle)) {
-        best = std::move(better);
-      } else {
-        below = middle;
-      }
-    }
-    return best;
+    return shortest(*std::move(best), 0, [this](double seconds) { return plan_within(seconds); });
   }
 
  private:

@@ -7,7 +7,9 @@
 #include <set>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/pipelining/orders/order_times.h"
+#include "strategies/pipelining/planners/shortest.h"
 
 namespace plimsoll {
 namespace {
@@ -68,7 +70,7 @@ double seconds_of(const SappProblem& p, const SappPlan& plan) {
 // SAPP's distribution of layers where all are of one kind: then devices share nothing but the number of layers, and how
 // many one can take within a bound on its time and its memory is found by itself. Optimal, without an integer program.
 
-constexpr double rounding = 1 + 1e-9, too_much = std::numeric_limits<double>::infinity();
+constexpr double rounding = 1 + model_tolerance, too_much = std::numeric_limits<double>::infinity();
 
 /// So many layers, each run in some way: what one micro-batch of them keeps, and their backwards. Of a number of layers
 /// the points of which none is better in both, by rising bytes.
@@ -131,18 +133,8 @@ class OneBody {
            p_.tail.forward_seconds + p_.tail.backward_seconds;
   }
 
-  static constexpr double precision = 1e-12;
-
   SappPlan long_plan(SappPlan best) const {
-    for (double below = 0; best.seconds - below > precision * best.seconds;) {
-      const double middle = (below + best.seconds) / 2;
-      std::optional<SappPlan> shorter = within({middle, 0});
-      if (shorter && shorter->seconds < best.seconds) {
-        best = *std::move(shorter);
-      } else {
-        below = middle;
-      }
-    }
+    best = shortest(std::move(best), 0, [this](double seconds) { return within({seconds, 0}); });
     return ending_soonest(best, {best.seconds, 0});
   }
 
@@ -201,18 +193,11 @@ class OneBody {
     }
     for (const double longest : times) {
       if (2 * longest > best.seconds) break;
-      const auto sooner = [&](double sum) {
-        std::optional<SappPlan> plan = within({longest, sum - longest});
-        const bool is_sooner = plan && plan->seconds < best.seconds;
-        if (is_sooner) best = *std::move(plan);
-        if (is_sooner) bounds = {longest, best.seconds - longest};
-        return is_sooner;
-      };
-      if (!sooner(best.seconds * (1 - 1e-9))) continue;
-      for (double below = 2 * longest; best.seconds - below > precision * best.seconds;) {
-        const double middle = (below + best.seconds) / 2;
-        if (!sooner(middle)) below = middle;
-      }
+      const auto sooner = [&](double sum) { return within({longest, sum - longest}); };
+      std::optional<SappPlan> made = sooner(best.seconds * (1 - model_tolerance));
+      if (!made || !(made->seconds < best.seconds)) continue;
+      best = shortest(*std::move(made), 2 * longest, sooner);
+      bounds = {longest, best.seconds - longest};
     }
     return ending_soonest(best, bounds);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 
 namespace plimsoll {
 namespace {
@@ -43,9 +44,6 @@ double quotient(Wide numerator, Wide denominator) {
 }
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// Two roundings of the key and two of the product, each at most 2^-53 of the value, with room to spare.
-constexpr double key_rounding = 2e-15;
 
 }  // namespace
 
@@ -151,7 +149,7 @@ bool DtrPool::offer(std::uint32_t slot, std::int64_t clock, Best& best) const {
   if (exact <= best.cost) {
     best.slot = slot;
     best.cost = exact;
-    best.limit = exact + std::abs(exact) * key_rounding;
+    best.limit = exact + std::abs(exact) * product_tolerance;
   }
   return exact == 0;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/api/deadline.h"
 #include "strategies/api/front.h"
 #include "strategies/api/solver_options.h"
@@ -519,9 +520,8 @@ class Exact {
 
   PlannedTape with_gap(PlannedTape plan, double bound) const {
     const double least = repeats() * bound + updates_;
-    constexpr double rounding = 1e-12;
     const double gap = plan.makespan.value > 0 ? 1 - least / plan.makespan.value : 0;
-    plan.gap = gap < rounding ? 0 : gap;
+    plan.gap = beyond_rounding(gap);
     return plan;
   }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "sim/core/tolerance.h"
 #include "strategies/rematerialization/exact/exact.h"
 
 namespace plimsoll {
@@ -141,9 +142,8 @@ std::vector<Bytes> CheckmateSolver::candidates() {
 
 PlannedTape CheckmateSolver::with_gap(PlannedTape plan, double bound) const {
   const double least = repeats() * bound + updates_;
-  constexpr double rounding = 1e-9;
   const double gap = plan.makespan.value > 0 ? 1 - least / plan.makespan.value : 0;
-  plan.gap = gap < rounding ? 0 : gap;
+  plan.gap = beyond_rounding(gap, model_tolerance);
   return plan;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/models/chain_sequence.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"
 #include "strategies/rematerialization/rotor/rotor_grid.h"
@@ -154,7 +155,7 @@ std::variant<FrontWindow, Seconds> RotorExact::window(std::span<const Bytes> bud
     // The sum of the same durations in another order may be less.
     const Seconds recompute = evaluate(model_, bound.follow(from[k])).time - store_all_.time;
     slowest = std::max(slowest, recompute);
-    known.push_back({from[k], end, std::max(Seconds{0}, recompute) + 1e-12 * store_all_.time});
+    known.push_back({from[k], end, std::max(Seconds{0}, recompute) + sum_tolerance * store_all_.time});
   }
   if (slowest > longest_recompute) return slowest;
   return FrontWindow{.most = std::max(high, least_memory_), .region = RotorRegion(bound, known)};
@@ -192,10 +193,8 @@ std::optional<ExactPlan> RotorExact::solve(Bytes budget) const {
   const ChainCost cost = evaluate(model_, plan.sequence);
   EXPECTS(cost.legal() && cost.peak <= budget);
   plan.time = cost.time;
-  // Sums of the same durations in another order.
-  constexpr double tolerance = 1e-12;
   const Seconds bound = lower_bound(budget).value();
-  plan.lower_bound = bound.value * (1 + tolerance) >= plan.time.value ? plan.time : bound;
+  plan.lower_bound = reaches(plan.time, bound) ? plan.time : bound;
   return plan;
 }
 

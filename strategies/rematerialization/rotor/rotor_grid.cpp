@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/rematerialization/rotor/table_parts.h"
 
 namespace plimsoll {
@@ -95,7 +96,7 @@ void RotorGrid::build(Seconds longest_recompute) {
   std::vector<double> nograd_before{0};
   for (const Seconds s : model_.nograd) nograd_before.push_back(nograd_before.back() + s.value);
   const auto is_left_out = [&](std::size_t i, std::size_t l) {
-    return l + 1 < n && nograd_before[l + 1] - nograd_before[i] > longest_recompute.value * (1 + 1e-9);
+    return l + 1 < n && nograd_before[l + 1] - nograd_before[i] > longest_recompute.value * (1 + model_tolerance);
   };
   Row none;
   none.need = none.enough = range_ + 1;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/rematerialization/rotor/table_parts.h"
 
 namespace plimsoll {
@@ -60,7 +61,7 @@ RotorTable::RotorTable(ChainModel model, Bytes slot, Bytes most, Seconds longest
       store_all_peak_{evaluate(model_, store_all_sequence(model_.stages())).peak},
       base_{model_.resident + model_.x[0]},
       unit_{slot.count},
-      longest_recompute_{longest_recompute.value * (1 + 1e-9)} {
+      longest_recompute_{longest_recompute.value * (1 + model_tolerance)} {
   EXPECTS(slot > Bytes{0});
   const std::int64_t range = std::max<std::int64_t>(0, (std::min(most, store_all_peak_) - base_).count);
   EXPECTS(range / unit_ < std::numeric_limits<Slots>::max() / 4);
