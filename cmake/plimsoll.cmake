@@ -10,6 +10,7 @@ set(PLIMSOLL_GROUPS 1 CACHE STRING "How many times larger groups of files are: m
 set(PLIMSOLL_LIBRARY_GROUPS 1 CACHE STRING "The same of libraries")
 set(PLIMSOLL_TESTS_APART "" CACHE STRING "Test programs that are not built here, since another build folder runs them")
 option(PLIMSOLL_PRECOMPILED "Precompile what most tests include: faster where nothing is in ccache" OFF)
+set(PLIMSOLL_COLD "-O1" CACHE STRING "How options and reports are optimized: CLI11 and nlohmann-json take long to compile, not to run")
 option(PLIMSOLL_COVERAGE "Instrument for gcov" OFF)
 option(PLIMSOLL_WERROR "Warnings are errors: for developers and CI, since each new compiler has new ones" OFF)
 
@@ -125,16 +126,13 @@ function(plimsoll_late_library name sources)
   add_dependencies(plimsoll_${LATE_FOR} plimsoll_late_${name})
 endfunction()
 
-# Test cases are long and run once: optimizing them takes longer than it saves. Oracles are other files, and fast.
+# Test cases are long and run once: optimizing them takes longer than it saves.
 function(long_and_run_once target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
-  get_target_property(oracles ${target} SOURCES)
-  list(FILTER oracles EXCLUDE REGEX "_test\\.cpp$")
-  set_source_files_properties(${oracles} PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>"
-                                                    SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# plimsoll_test(name folder LINKS libraries...): Catch2 program test_<name> from the folder's *_test.cpp files.
+# plimsoll_test(name folder LINKS libraries...): Catch2 program test_<name> from the folder's *_test.cpp files, and its other
+# files, oracles that are to be fast.
 function(plimsoll_test name folder)
   cmake_parse_arguments(TEST "" "" "LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
@@ -142,9 +140,20 @@ function(plimsoll_test name folder)
   if(NOT sources OR name IN_LIST PLIMSOLL_TESTS_APART)
     return()
   endif()
+  set(oracles ${sources})
+  list(FILTER sources INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER oracles EXCLUDE REGEX "_test\\.cpp$")
   add_executable(test_${name} ${sources})
   plimsoll_options(test_${name})
   long_and_run_once(test_${name})
+  if(oracles)
+    add_library(oracles_${name} OBJECT ${oracles})
+    plimsoll_options(oracles_${name})
+    compile_together(oracles_${name} 4)
+    target_link_libraries(oracles_${name} PRIVATE $<TARGET_PROPERTY:test_${name},LINK_LIBRARIES>)
+    target_compile_definitions(oracles_${name} PRIVATE $<TARGET_PROPERTY:test_${name},COMPILE_DEFINITIONS>)
+    target_sources(test_${name} PRIVATE $<TARGET_OBJECTS:oracles_${name}>)
+  endif()
   if(TARGET test_headers AND "generate" IN_LIST TEST_LINKS)
     target_precompile_headers(test_${name} REUSE_FROM test_headers)
   endif()

@@ -38,7 +38,7 @@ RandomCases counted_cases(std::uint64_t first, std::uint64_t last, std::uint64_t
   const std::uint64_t behind = last + 1, number = state.counted;
   state.counted += behind - first;
   if (!state.chosen) {
-    const std::uint64_t skipped = turn().value_or(0) % eleventh % step;
+    const std::uint64_t now = turn().value_or(0), skipped = (step > eleventh ? now : now % eleventh) % step;
     return {first + skipped, behind, number + skipped, step};
   }
   if (*state.chosen < number || *state.chosen >= state.counted) return {behind, behind, number, step};

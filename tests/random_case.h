@@ -72,7 +72,7 @@ RandomCases random_cases(std::uint64_t first, std::uint64_t last);
 
 /// As random_cases, but only every eleventh of them is tried, or two of fewer than 22, unless PLIMSOLL_TESTS=all: from
 /// the first on, or with PLIMSOLL_TURN from one so many behind it. Numbers are those of all: PLIMSOLL_CASE may name
-/// any. `one_of`: other than an eleventh.
+/// any. `one_of`: other than an eleventh; of a 33rd, the turns 0 to 32 have all.
 RandomCases fewer_cases(std::uint64_t first, std::uint64_t last, std::uint64_t one_of = 11);
 
 /// Whether PLIMSOLL_TESTS=all: what takes long, and what only many cases show.

@@ -180,7 +180,7 @@ def run(command, folder, program, python_path):
 
 def main():
     program, slow = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:] == ["--slow"]
-    aside, seen, failures, total, printed = set_aside(), set(), [], 0.0, ""
+    aside, seen, pairs, failures, total, printed = set_aside(), set(), set(), [], 0.0, ""
     scratch = tempfile.TemporaryDirectory()
     tree, hidden = Tree(pathlib.Path(scratch.name) / "tree", program), pathlib.Path(scratch.name) / "hidden"
     hidden.mkdir()
@@ -190,10 +190,15 @@ def main():
         seen.update(c for c, _ in commands)
         if not wanted:
             continue
+        before = None
         for command, shown in commands:
             # A slow command may need what the block's fast ones made.
             if command in aside and command not in wanted:
                 continue
+            pair, before = (before, command), command
+            if pair[0] and pair in pairs and shown is None:
+                continue  # another block has these two in a row, and they did what they say
+            pairs.add(pair)
             done, cpu = run(command, tree.folder, program, "" if slow else str(hidden))
             total += cpu
             printed += done.stdout

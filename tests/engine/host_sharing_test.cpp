@@ -12,14 +12,6 @@ using namespace plimsoll::test;
 
 namespace {
 
-constexpr auto down = way::device_to_host;
-constexpr auto up = way::host_to_device;
-constexpr std::int64_t GB = 1'000'000'000;
-
-Engine any_engine() {
-  return GENERATE(event_engine, simgrid_engine, naive_engine);
-}
-
 StepId update(Steps& steps, std::uint32_t device, double seconds, std::vector<StepId> waits = {}) {
   return steps.timed(device, way::on_host, seconds, std::move(waits));
 }
@@ -27,7 +19,7 @@ StepId update(Steps& steps, std::uint32_t device, double seconds, std::vector<St
 }  // namespace
 
 TEST_CASE("two GPUs that offload to one host share its memory's bandwidth", "[engine][host]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   INFO(engine.name);
   // Each has 1 GB/s of its own; the host's memory takes 0.1 GB/s.
   const Platform platform = PlatformBuilder(2).link(0, 2, 1e9).link(1, 2, 1e9).host(2, 1e8);
@@ -40,7 +32,7 @@ TEST_CASE("two GPUs that offload to one host share its memory's bandwidth", "[en
 }
 
 TEST_CASE("reads and writes of a host's memory are one traffic, and a lone copy is bounded by it", "[engine][host]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   INFO(engine.name);
   // A full-duplex link of 3 GB/s each way, a memory of 4 GB/s: 2 GB/s each way, and 3 for what is left alone.
   const Platform platform = PlatformBuilder(1).link(0, 1, 3e9).host(1, 4e9);
@@ -57,7 +49,7 @@ TEST_CASE("reads and writes of a host's memory are one traffic, and a lone copy 
 }
 
 TEST_CASE("a copy from host to disk loads the memory of both, a device's own memory binds nobody", "[engine][host]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   INFO(engine.name);
   // gpu, host of 3 GB/s, disk of 1 GB/s: the disk takes 1 GB/s, which leaves 2 for the GPU's copy over 10 GB/s.
   Platform platform = PlatformBuilder(1, 2).link(0, 1, 10e9).link(1, 2, 10e9).host(1, 3e9).host(2, 1e9);
@@ -71,7 +63,7 @@ TEST_CASE("a copy from host to disk loads the memory of both, a device's own mem
 }
 
 TEST_CASE("updates on one host share its processor, on two hosts they do not", "[engine][host]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   INFO(engine.name);
   for (const bool states_a_rate : {true, false}) {
     const std::optional<double> adam = states_a_rate ? std::optional<double>(1e9) : std::nullopt;
@@ -92,7 +84,7 @@ TEST_CASE("updates on one host share its processor, on two hosts they do not", "
 }
 
 TEST_CASE("an update loads its host's memory, max-min fairly beside copies", "[engine][host]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   INFO(engine.name);
   // Adam at 1 GB/s of parameters moves 7 GB/s of a memory of 8; a copy of 4 GB/s beside it: 4 each. An update of 2 s,
   // 14 GB, takes 3.5 s then.
@@ -106,7 +98,7 @@ TEST_CASE("an update loads its host's memory, max-min fairly beside copies", "[e
 }
 
 TEST_CASE("an update alone takes its seconds to the bit, whatever the host", "[engine][host]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   INFO(engine.name);
   for (const std::optional<double> bandwidth : {std::optional<double>(), std::optional<double>(3.3e9)}) {
     const Platform platform = PlatformBuilder(1).link(0, 1, 4e9).host(1, bandwidth, 1.1e9);
@@ -147,7 +139,7 @@ TEST_CASE("a host's memory that all its copies together cannot fill is none of t
 }
 
 TEST_CASE("links in a row that are as narrow as each other do not leave each other out", "[engine][host]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   INFO(engine.name);
   // Two GPUs over one uplink of 1 GB/s into a memory of 1 GB/s.
   const Platform platform = PlatformBuilder(2, 1, 1).link(0, 3, 5e9).link(1, 3, 5e9).link(3, 2, 1e9).host(2, 1e9);

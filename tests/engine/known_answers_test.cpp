@@ -8,18 +8,6 @@
 using namespace plimsoll;
 using namespace plimsoll::test;
 
-namespace {
-
-constexpr auto down = way::device_to_host;
-constexpr auto up = way::host_to_device;
-constexpr std::int64_t GB = 1'000'000'000;
-
-Engine any_engine() {
-  return GENERATE(event_engine, simgrid_engine);
-}
-
-}  // namespace
-
 TEST_CASE("a lone flow takes latency plus bytes over bandwidth, to the bit", "[engine]") {
   const Engine engine = any_engine();
   INFO(engine.name);

@@ -8,16 +8,6 @@
 using namespace plimsoll;
 using namespace plimsoll::test;
 
-namespace {
-
-Engine any_engine() {
-  return GENERATE(event_engine, simgrid_engine);
-}
-
-constexpr auto down = way::device_to_host;
-
-}  // namespace
-
 TEST_CASE("at one date frees come before allocations", "[engine][memory]") {
   const Engine engine = any_engine();
   INFO(engine.name);

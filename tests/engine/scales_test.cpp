@@ -8,16 +8,8 @@
 using namespace plimsoll;
 using namespace plimsoll::test;
 
-namespace {
-
-Engine any_engine() {
-  return GENERATE(event_engine, simgrid_engine, naive_engine);
-}
-
-}  // namespace
-
 TEST_CASE("a chain of steps takes its sum at every scale, and SimGrid comes to an end", "[engine][scales]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   for (const double unit : {1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e7}) {
     INFO(engine.name << ", unit " << unit);
     Steps steps;
@@ -31,7 +23,7 @@ TEST_CASE("a chain of steps takes its sum at every scale, and SimGrid comes to a
 // Three GPUs share 3 B a unit of time: copies of 1, 2 and 3 units' bytes end at 1, 5/3 and 2 units, and kernels beside
 // them run at half speed until then.
 TEST_CASE("copies that share links and slow kernels down scale with the unit of time", "[engine][scales]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   for (const double unit : {1e-9, 1e-5, 1.0, 1e4, 1e7}) {
     INFO(engine.name << ", unit " << unit);
     constexpr std::int64_t third = 1'000'000;
@@ -53,7 +45,7 @@ TEST_CASE("copies that share links and slow kernels down scale with the unit of 
 }
 
 TEST_CASE("a step of a nanosecond after months, and months after it, are both there", "[engine][scales]") {
-  const Engine engine = any_engine();
+  const Engine engine = any_simulator();
   INFO(engine.name);
   const Platform platform = PlatformBuilder(2).link(0, 2, 1e9).link(1, 2, 1e9);
   Steps steps;

@@ -12,6 +12,10 @@
 
 namespace plimsoll::test {
 
+inline constexpr auto down = way::device_to_host;
+inline constexpr auto up = way::host_to_device;
+inline constexpr std::int64_t GB = 1'000'000'000;
+
 /// Vertices are memories first (one a device, then others), then switches.
 class PlatformBuilder {
  public:

@@ -90,7 +90,7 @@ TEST_CASE("control characters in names do not reach the terminal", "[program]") 
   CHECK(unknown.err.size() < 1100);
 }
 
-TEST_CASE("a model with a very long name has its figures", "[program]") {
+TEST_CASE("a model with a very long name has its figures", "[program][third-0]") {
   const TemporaryFolder folder;
   renamed(folder, "t.json", std::string(300, 'n'));
   write_text_file(folder / "e.yaml",

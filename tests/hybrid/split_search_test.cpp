@@ -364,7 +364,7 @@ TEST_CASE("searches keep a limit of memory where a split does", "[hybrid]") {
   if (all_cases()) CHECK(slower / static_cast<double>(kept) <= 0.15);
 }
 
-TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid]") {
+TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid][third-0]") {
   for (const char* platform : {"h100_sxm_8", "a100_sxm_64", "pcie_4x_rtx4090"}) {
     for (const char* spec : {"hsm2dl", "hsm2dl(model=simulated)", "tofu", "optcnn", "alpa",
                              "hsm2dl(devices=2)|1f1b|rotor", "hsm2dl(devices=2)|zero1(ranks=2)"}) {
@@ -379,7 +379,7 @@ TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid]")
 
 // Every number of ranks by itself, and within it stages and replicas of Piper's planner; none is faster than what it
 // takes, and it stands alone.
-TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]") {
+TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid][third-0]") {
   // The first number of ranks is the fastest with many micro-batches, one in between with one.
   for (const auto& [platform, micro_batches] :
        {std::pair{"h100_sxm_8", 8U}, std::pair{"h100_sxm_8", 1U}, std::pair{"pcie_4x_rtx4090", 8U}}) {

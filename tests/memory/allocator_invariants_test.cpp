@@ -12,13 +12,13 @@
 #include "sim/memory/caching_allocator.h"
 #include "sim/memory/offset_assignment.h"
 #include "tests/generate/random.h"
+#include "tests/memory/requests.h"
 #include "tests/random_case.h"
 
 using namespace plimsoll;
+using namespace plimsoll::test;
 
 namespace {
-
-constexpr std::int64_t MiB = 1 << 20;
 
 /// A request, or the free of an earlier one.
 struct Event {

@@ -9,19 +9,12 @@
 
 #include "sim/core/expects.h"
 #include "sim/memory/caching_allocator.h"
+#include "tests/memory/requests.h"
 
 using namespace plimsoll;
+using namespace plimsoll::test;
 
 namespace {
-
-constexpr std::int64_t KiB = 1 << 10, MiB = 1 << 20, GiB = 1 << 30;
-constexpr StreamId main_stream{0}, copies{1}, other{2};
-
-BlockId take(CachingAllocator& allocator, std::int64_t bytes, StreamId stream = main_stream) {
-  const std::optional<BlockId> block = allocator.allocate({bytes}, stream);
-  REQUIRE(block.has_value());
-  return *block;
-}
 
 Bytes rounded(const RoundupDivisions& roundup, std::int64_t bytes) {
   return CachingAllocator({.roundup = roundup}).rounded({bytes});
@@ -214,8 +207,8 @@ TEST_CASE("a block that another stream used is active until that stream is done,
           "[memory]") {
   CachingAllocator allocator({});
   const BlockId block = take(allocator, 20 * MiB);
-  allocator.record_use(block, copies);
-  allocator.record_use(block, copies);       // once is enough
+  allocator.record_use(block, side_stream);
+  allocator.record_use(block, side_stream);  // once is enough
   allocator.record_use(block, main_stream);  // its own does not count
   allocator.free(block);
   CHECK(allocator[block].state == BlockState::pending);
@@ -227,14 +220,14 @@ TEST_CASE("a block that another stream used is active until that stream is done,
     CHECK(allocator.reserved() == Bytes{40 * MiB});
   }
   SECTION("the stream's arrival alone changes nothing") {
-    allocator.reach(copies);
+    allocator.reach(side_stream);
     CHECK(allocator.active() == Bytes{20 * MiB});
     take(allocator, 20 * MiB);
     CHECK(allocator.reserved() == Bytes{20 * MiB});
     CHECK(allocator.active() == Bytes{20 * MiB});
   }
   SECTION("another stream's arrival does not count") {
-    allocator.reach(other);
+    allocator.reach(other_stream);
     take(allocator, 20 * MiB);
     CHECK(allocator.reserved() == Bytes{40 * MiB});
   }
@@ -243,18 +236,18 @@ TEST_CASE("a block that another stream used is active until that stream is done,
 TEST_CASE("a block that two streams used waits for both; one stream's blocks come free in order", "[memory]") {
   CachingAllocator allocator({});
   const BlockId both = take(allocator, 20 * MiB), late = take(allocator, 30 * MiB);
-  allocator.record_use(both, copies);
-  allocator.record_use(both, other);
+  allocator.record_use(both, side_stream);
+  allocator.record_use(both, other_stream);
   allocator.free(both);
-  allocator.reach(copies);
+  allocator.reach(side_stream);
   take(allocator, KiB);
   CHECK(allocator.active() == Bytes{50 * MiB + KiB});
-  allocator.record_use(late, copies);
+  allocator.record_use(late, side_stream);
   allocator.free(late);  // after the stream's arrival
-  allocator.reach(other);
+  allocator.reach(other_stream);
   take(allocator, KiB);
   CHECK(allocator.active() == Bytes{30 * MiB + 2 * KiB});
-  allocator.reach(copies);
+  allocator.reach(side_stream);
   take(allocator, KiB);
   CHECK(allocator.active() == Bytes{3 * KiB});
 }
@@ -262,11 +255,11 @@ TEST_CASE("a block that two streams used waits for both; one stream's blocks com
 TEST_CASE("pending blocks do not merge, and at the capacity the allocator waits for their streams", "[memory]") {
   CachingAllocator allocator({}, Bytes{20 * MiB});
   const BlockId first = take(allocator, 4 * MiB), second = take(allocator, 16 * MiB);
-  allocator.record_use(first, copies);
+  allocator.record_use(first, side_stream);
   allocator.free(first);
   allocator.free(second);
   CHECK(allocator.bytes().largest_free == Bytes{16 * MiB});
-  take(allocator, 20 * MiB, other);  // all must go back first
+  take(allocator, 20 * MiB, other_stream);  // all must go back first
   CHECK(allocator.retries() == 1);
   CHECK(allocator.reserved() == Bytes{20 * MiB});
   CHECK(allocator.active() == Bytes{20 * MiB});
@@ -276,7 +269,7 @@ TEST_CASE("an expandable segment does not grow through a pending block", "[memor
   CachingAllocator allocator({Segments::expandable});
   const BlockId first = take(allocator, 20 * MiB);
   const BlockId second = take(allocator, 20 * MiB);
-  allocator.record_use(second, copies);
+  allocator.record_use(second, side_stream);
   allocator.free(first);
   allocator.free(second);
   CHECK(allocator[take(allocator, 30 * MiB)].offset == Bytes{40 * MiB});
@@ -336,10 +329,10 @@ TEST_CASE("stitching joins free blocks of several segments, and adds what is mis
     CachingAllocator allocator(settings);
     warm_up(allocator, 2, 16 * MiB);
     const BlockId block = take(allocator, 32 * MiB);
-    allocator.record_use(block, copies);
+    allocator.record_use(block, side_stream);
     allocator.free(block);
     CHECK(allocator.active() == Bytes{32 * MiB});
-    allocator.reach(copies);
+    allocator.reach(side_stream);
     take(allocator, KiB);
     CHECK(allocator.active() == Bytes{KiB});
   }

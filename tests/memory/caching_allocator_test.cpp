@@ -7,19 +7,12 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "tests/memory/requests.h"
 
 using namespace plimsoll;
+using namespace plimsoll::test;
 
 namespace {
-
-constexpr std::int64_t KiB = 1 << 10, MiB = 1 << 20;
-constexpr StreamId main_stream{0}, side_stream{1};
-
-BlockId take(CachingAllocator& allocator, std::int64_t bytes, StreamId stream = main_stream) {
-  const std::optional<BlockId> block = allocator.allocate({bytes}, stream);
-  REQUIRE(block.has_value());
-  return *block;
-}
 
 /// The places and sizes of the blocks in one state.
 std::vector<std::pair<std::int64_t, std::int64_t>> blocks_in(const CachingAllocator& allocator, BlockState state) {

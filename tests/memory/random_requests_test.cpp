@@ -9,13 +9,13 @@
 #include "sim/memory/caching_allocator.h"
 #include "tests/generate/random.h"
 #include "tests/memory/naive_allocator.h"
+#include "tests/memory/requests.h"
 #include "tests/random_case.h"
 
 using namespace plimsoll;
+using namespace plimsoll::test;
 
 namespace {
-
-constexpr std::int64_t MiB = 1 << 20;
 
 /// Sizes of all classes: up to 1 MiB, 1 to 10 MiB, beyond, and those at the borders.
 std::int64_t pick_size(Random& random) {

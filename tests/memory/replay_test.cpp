@@ -12,13 +12,14 @@
 #include "tests/engine/small_platform.h"
 #include "tests/generate/random.h"
 #include "tests/generate/random_schedule.h"
+#include "tests/memory/requests.h"
 #include "tests/random_case.h"
 
 using namespace plimsoll;
+using namespace plimsoll::test;
 
 namespace {
 
-constexpr std::int64_t MiB = 1 << 20;
 constexpr MemoryId host{2};
 
 /// Two devices, their memories 0 and 1, and a host memory 2 that both reach.

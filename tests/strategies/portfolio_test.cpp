@@ -66,7 +66,7 @@ TEST_CASE("a portfolio is never slower than a strategy that it asks", "[portfoli
   if (all_cases()) CHECK(compared > cases_of(500U));
 }
 
-TEST_CASE("a portfolio says what each strategy gave and which one it took", "[portfolio]") {
+TEST_CASE("a portfolio says what each strategy gave and which one it took", "[portfolio][third-2]") {
   const auto makes_tapes = [](const StrategyInfo* strategy) {
     return strategy->makes_tapes() && strategy->family != Family::compression;
   };

@@ -56,6 +56,10 @@ TEST_CASE("a planted failure among fewer cases", "[.planted]") {
   std::cout << "cases of 66: " << cases_of(66) << "\n";
 }
 
+TEST_CASE("a 33rd of cases", "[.planted]") {
+  for (const RandomCase seed : fewer_cases(1, 99, 33)) std::cout << "ran " << seed << "\n";
+}
+
 // --- the mechanism
 
 std::string run(const std::string& command) {
@@ -166,6 +170,16 @@ TEST_CASE("a stand-in of third 1", "[third-1]") {
 }
 TEST_CASE("a stand-in of third 2", "[third-2]") {
   SUCCEED();
+}
+
+TEST_CASE("33 turns have each 33rd of the cases") {
+  std::string all;
+  for (int turn = 0; turn < 33; ++turn) {
+    const std::string ran = run("PLIMSOLL_TURN=" + std::to_string(turn) + " " + this_program() + " 'a 33rd of cases'");
+    CHECK(times("ran ", ran) == 3);
+    all += ran;
+  }
+  for (int seed = 1; seed <= 99; ++seed) CHECK(times("ran " + std::to_string(seed) + "\n", all) == 1);
 }
 
 TEST_CASE("tests tagged with a third run in every third turn, where all are asked for, and where they are named",

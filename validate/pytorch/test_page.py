@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 import left_out
+import thirds
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -64,6 +65,8 @@ def exported_by(assignment, folder):
 
 
 def main(program):
+    if thirds.waits(2):
+        left_out.end(thirds.WHY)
     if importlib.util.find_spec("torch") is None:
         left_out.end(f"{sys.executable} has no torch {left_out.TO_INSTALL}")
     page = made_shorter((ROOT / "docs" / "pytorch.md").read_text(encoding="utf-8"))

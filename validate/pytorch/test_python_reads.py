@@ -24,6 +24,7 @@ import unittest
 import weakref
 
 import left_out
+from thirds import third
 
 try:
     import numpy
@@ -240,6 +241,7 @@ class WhatIsRead(Beside):
         self.plan = planned(model(), batch(0))
         self.step = apply(self.model, self.plan, loss=mean_square)
 
+    @third(0)
     def test_what_changes_between_steps_is_seen(self):
         for name, made, read, change in WHERE:
             with self.subTest(name):

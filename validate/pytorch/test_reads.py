@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 import left_out
+from thirds import third
 
 try:
     import numpy
@@ -101,6 +102,7 @@ def changed_between_steps(model):
 
 
 class Adversary(unittest.TestCase):
+    @third(2)
     def test_no_trick_is_taken_wrongly(self):
         for name, (trick, kind) in adversary.TRICKS.items():
             for inside in (False, True):
@@ -133,6 +135,7 @@ class Adversary(unittest.TestCase):
             Course(adversary.writes.alias_by_dlpack, False)
         self.assertEqual(lenders, (torch.from_dlpack, torch.utils.dlpack.to_dlpack, torch.utils.dlpack.from_dlpack))
 
+    @third(0)
     def test_each_trick_trains_another_model_where_nobody_watches(self):
         """So that the test above is none of empty words."""
         for name, (trick, kind) in adversary.TRICKS.items():

@@ -210,7 +210,7 @@ TEST_CASE(
 }
 
 TEST_CASE("compress_plan is near the best of all choices of bits, values that are made again and values on the host",
-          "[compression][compress_plan]") {
+          "[compression][compress_plan][third-2]") {
   for (const bool chains : {false, true}) {
     Gaps gaps;
     for (const RandomCase seed : random_cases(1, 40)) {
@@ -269,7 +269,7 @@ TEST_CASE("where nothing gets smaller compress_plan is rotor: 7 s from 22 B on, 
 }
 
 TEST_CASE("compress_plan keeps to budget and error, and more of either is never slower",
-          "[compression][compress_plan]") {
+          "[compression][compress_plan][third-1]") {
   const Problem problem = problem_of(framework_graph("resnet18:batch=8"), load_platform("h200"));
   double before = std::numeric_limits<double>::infinity();
   for (const double error : {0.005, 0.05, 0.5}) {
@@ -377,7 +377,7 @@ TEST_CASE("compress_plan leaves moves to an offloading pass behind it, unless it
   if (all_cases()) CHECK(differ > 0);
 }
 
-TEST_CASE("compress_plan is never slower than one number of bits for all", "[compression][compress_plan]") {
+TEST_CASE("compress_plan is never slower than one number of bits for all", "[compression][compress_plan][third-2]") {
   for (const char* model : {"resnet18:batch=8", "deit_ti:batch=4"}) {
     const Problem problem = problem_of(framework_graph(model), load_platform("h200"));
     for (const char* bits : {"8", "4", "2"}) {

@@ -152,7 +152,7 @@ std::optional<double> makespan(const Problem& problem, const std::string& spec, 
 }
 
 TEST_CASE("cut=joint is never slower than any other cut and recomputation, and close to the best of all cuts",
-          "[pipelining][joint]") {
+          "[pipelining][joint][third-0]") {
   std::size_t asked = 0, best_found = 0, better_than_others = 0;
   for (const RandomCase seed : fewer_cases(1, 60)) {
     Random random(seed);

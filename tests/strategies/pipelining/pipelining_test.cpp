@@ -427,7 +427,7 @@ TEST_CASE("zb_v with F = B = W and free transfers is never idle, within the memo
   }
 }
 
-TEST_CASE("orders are the same in any unit of time", "[pipelining]") {
+TEST_CASE("orders are the same in any unit of time", "[pipelining][third-2]") {
   const Pieces time{28814, 28760, 19352, 1610};
   for (const auto& [spec, parts] :
        {std::pair{"gpipe", 1U}, std::pair{"1f1b", 1U}, std::pair{"zb_auto", 1U}, std::pair{"zb_auto(limit=1.5)", 1U},

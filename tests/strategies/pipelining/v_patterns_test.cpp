@@ -94,7 +94,7 @@ TEST_CASE("v_min, v_half and 1f1b_v are never longer than the published program'
   }
 }
 
-TEST_CASE("zero bubble's strategies: a faster network makes no iteration longer", "[pipelining]") {
+TEST_CASE("zero bubble's strategies: a faster network makes no iteration longer", "[pipelining][third-0]") {
   for (const RandomCase seed : fewer_cases(1, 24)) {
     Random random(seed);
     const std::uint32_t p = random.between(2, 5), m = random.between(p, 3 * p);
@@ -147,7 +147,7 @@ TEST_CASE("v_half with one device or few micro-batches has no time to lose and n
   }
 }
 
-TEST_CASE("v_half(pattern=exhaustive): idle time against memory, as published", "[pipelining]") {
+TEST_CASE("v_half(pattern=exhaustive): idle time against memory, as published", "[pipelining][third-0]") {
   struct Case {
     std::uint32_t p, m;
     std::map<int, double> idle;  ///< by parts kept

@@ -67,7 +67,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("rotor at half the peak of 260 random stages is ahead of all that is cheaper", "[rotor]") {
+TEST_CASE("rotor at half the peak of 260 random stages is ahead of all that is cheaper", "[rotor][third-1]") {
   const Problem problem = problem_of(random_chain({.stages = 260, .seed = 1}), gpus({}));
   const Bytes budget{plan_within(problem, "store_all", Bytes{std::int64_t{1} << 50})->peak.count / 2};
   const std::optional<Plan> rotor = plan_within(problem, "rotor", budget);

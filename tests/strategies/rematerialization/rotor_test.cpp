@@ -472,7 +472,7 @@ TEST_CASE("a ladder's plans are near the exact ones, fall with the budget, and i
 }
 
 TEST_CASE("rotor asked for some budgets gives the sequences that it gives when it may be asked for any",
-          "[rotor][property]") {
+          "[rotor][property][third-1]") {
   for (const std::size_t stages : {6, 31, 75}) {
     for (const RandomCase seed : random_cases(0, 5)) {
       const ChainModel model = seed % 2 == 0

@@ -109,7 +109,8 @@ TEST_CASE("with split backwards frozen stages have no weight part", "[sparse]") 
   CHECK(judged(whole, "sparse_update(train=stage1.*+stage3.*)").makespan.value == 4 + 2 + 1 + 1);
 }
 
-TEST_CASE("every strategy plans what a transform leaves, as promised, and never faster with less", "[sparse]") {
+TEST_CASE("every strategy plans what a transform leaves, as promised, and never faster with less",
+          "[sparse][third-2]") {
   const std::vector<std::string> memory{"store_all",
                                         "rotor",
                                         "rotor(slots=9)",
