@@ -54,18 +54,20 @@ RangeOfTapes asked_over_range(const Asked& asked, std::uint32_t count) {
   return range;
 }
 
-std::vector<TapeOutcome> faster_outcomes(std::vector<TapeOutcome> own, std::vector<TapeOutcome> others) {
-  EXPECTS(own.size() == others.size());
-  for (std::size_t b = 0; b < own.size(); ++b) {
-    auto* tape = std::get_if<PlannedTape>(&others[b]);
-    if (tape == nullptr) continue;
-    const auto* slower = std::get_if<PlannedTape>(&own[b]);
+bool keep_faster_outcome(TapeOutcome& own, TapeOutcome other) {
+  if (auto* tape = std::get_if<PlannedTape>(&other)) {
+    const auto* slower = std::get_if<PlannedTape>(&own);
     tape->gap.reset();
     if (slower != nullptr && slower->gap) {
       tape->gap = std::max(0.0, 1 - (1 - *slower->gap) * (slower->makespan / tape->makespan));
     }
   }
-  keep_better(own, std::move(others));
+  return keep_better(own, std::move(other));
+}
+
+std::vector<TapeOutcome> faster_outcomes(std::vector<TapeOutcome> own, std::vector<TapeOutcome> others) {
+  EXPECTS(own.size() == others.size());
+  for (std::size_t b = 0; b < own.size(); ++b) keep_faster_outcome(own[b], std::move(others[b]));
   return own;
 }
 

@@ -22,13 +22,17 @@ namespace plimsoll {
 
 /// Each budget gets the fastest that fits, so that less memory is never faster; of equally fast ones the smallest, of
 /// equal ones the first.
-template <class Plan>
+template <class Plan, class Time = Seconds>
 class FrontOf {
  public:
-  /// Kept unless another is as fast within as little. For budgets from `needs` on.
-  void add(Bytes needs, Seconds makespan, Plan plan) {
+  /// Whether one of them is as fast within as little.
+  bool beats(Bytes needs, Time makespan) const {
     const auto above = std::ranges::upper_bound(kept_, needs, {}, &Kept::needs);
-    if (above != kept_.begin() && std::prev(above)->makespan <= makespan) return;
+    return above != kept_.begin() && std::prev(above)->makespan <= makespan;
+  }
+  /// Kept unless another is as fast within as little. For budgets from `needs` on.
+  void add(Bytes needs, Time makespan, Plan plan) {
+    if (beats(needs, makespan)) return;
     const auto from = std::ranges::lower_bound(kept_, needs, {}, &Kept::needs);
     auto end = from;
     while (end != kept_.end() && end->makespan >= makespan) ++end;
@@ -97,7 +101,7 @@ class FrontOf {
  private:
   struct Kept {
     Bytes needs;
-    Seconds makespan;
+    Time makespan;
     Plan plan;
   };
   std::vector<Kept> kept_;  // needs rise, makespans fall
@@ -118,14 +122,35 @@ bool is_better(const std::variant<Plan, Infeasible>& a, const std::variant<Plan,
   return needs_less(std::get<Infeasible>(a), std::get<Infeasible>(b));
 }
 
-/// For each budget the better one of two answers, the first of equals.
+/// The better one of two answers, the first of equals; whether that is the other one.
+template <class Plan>
+bool keep_better(std::variant<Plan, Infeasible>& best, std::variant<Plan, Infeasible> other) {
+  if (!is_better(other, best)) return false;
+  best = std::move(other);
+  return true;
+}
+
+/// Likewise for each budget.
 template <class Plan>
 void keep_better(std::vector<std::variant<Plan, Infeasible>>& best,
                  std::vector<std::variant<Plan, Infeasible>> others) {
   EXPECTS(best.size() == others.size());
-  for (std::size_t b = 0; b < best.size(); ++b) {
-    if (is_better(others[b], best[b])) best[b] = std::move(others[b]);
-  }
+  for (std::size_t b = 0; b < best.size(); ++b) keep_better(best[b], std::move(others[b]));
+}
+
+/// Likewise of two plans, of which each may be none.
+template <class Plan>
+bool keep_faster(std::optional<Plan>& best, std::optional<Plan> other) {
+  if (!other || (best && !(other->makespan < best->makespan))) return false;
+  best = std::move(other);
+  return true;
+}
+
+/// The plan, if it is one.
+template <class Plan>
+std::optional<Plan> plan_in(std::variant<Plan, Infeasible> outcome) {
+  Plan* plan = std::get_if<Plan>(&outcome);
+  return plan == nullptr ? std::nullopt : std::optional(std::move(*plan));
 }
 
 /// Without those that are none.
@@ -153,6 +178,7 @@ RangeOfTapes asked_over_range(const Asked&, std::uint32_t count);
 
 /// The same for a strategy that is never to be slower than another: a gap is to the best of the first strategy's class,
 /// of which the others' plans need not be.
+bool keep_faster_outcome(TapeOutcome& own, TapeOutcome other);
 std::vector<TapeOutcome> faster_outcomes(std::vector<TapeOutcome> own, std::vector<TapeOutcome> others);
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "sim/core/places.h"
+#include "strategies/api/front.h"
 #include "strategies/compose/parts/passes.h"
 #include "strategies/pipelining/cuts/asked_cut.h"
 #include "strategies/pipelining/cuts/line_options.h"
@@ -60,22 +61,21 @@ JointPlanner::JointPlanner(const Problem& problem, const Pass& partitioning, Pla
 }
 
 PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
-  std::optional<Found> best;
-  std::optional<Closest> closest;
-  for (const Choice& choice : other_cuts(budget)) try_out(best, closest, choice, budget);
+  Tried best;
+  for (const Choice& choice : other_cuts(budget)) try_out(best, choice, budget);
   for (const Choice& choice : joint_cuts(budget)) {
-    improve(best, choice, budget, best ? Care::quick : Care::thorough);
+    improve(best, choice, budget, best.fits() ? Care::quick : Care::thorough);
   }
-  const std::optional<PlannedParts> star = star_parts(budget);
-  if (!best && star) return *star;
-  if (!best) shrink(best, closest, budget);
-  if (!best) {
+  std::optional<PlannedParts> star = star_parts(budget);
+  if (!best.fits() && star) return *std::move(star);
+  if (!best.fits()) shrink(best, budget);
+  if (!best.fits()) {
     return Infeasible{"no cut that was tried fits with any level of memory",
-                      closest ? std::optional(closest->needs) : std::nullopt, false};
+                      std::get<Infeasible>(best.outcome).smallest, false};
   }
   for (int tries = 0; tries < most_moves;) {
     bool is_better = false;
-    for (const Choice& choice : neighbours(best->choice)) {
+    for (const Choice& choice : neighbours(best.choice)) {
       if (tries++ < most_moves && improve(best, choice, budget, Care::quick)) {
         is_better = true;
         break;
@@ -83,48 +83,39 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
     }
     if (!is_better) break;
   }
-  improve(best, Choice(best->choice), budget, Care::thorough);
+  improve(best, Choice(best.choice), budget, Care::thorough);
   // In the strategy's own order, too: what a quick look takes for too large may fit at other levels of memory.
-  if (!best->choice.in_flight.empty()) improve(best, {best->choice.cut, {}}, budget, Care::thorough);
-  if (star && star->makespan < best->parts.makespan) return *star;
-  std::string& note = best->parts.note;  // of its order
-  note = note_of(text_of(best->choice.cut), numbers_text(best->choice.in_flight)) + (note.empty() ? "" : "; ") + note;
-  return best->parts;
+  if (!best.choice.in_flight.empty()) improve(best, {best.choice.cut, {}}, budget, Care::thorough);
+  std::string& note = std::get<PlannedParts>(best.outcome).note;  // of its order
+  note = note_of(text_of(best.choice.cut), numbers_text(best.choice.in_flight)) + (note.empty() ? "" : "; ") + note;
+  if (star) keep_better(best.outcome, *std::move(star));
+  return std::move(best.outcome);
 }
 
-/// True where the choice needs less than those before.
-bool JointPlanner::try_out(std::optional<Found>& best, std::optional<Closest>& closest, const Choice& choice,
-                           const std::optional<Bytes>& budget) {
-  const PartsOutcome outcome = plans_of(choice).within(budget);
-  if (const auto* made = std::get_if<PlannedParts>(&outcome)) {
-    if (!best || made->makespan < best->parts.makespan) best = Found{choice, *made};
-    return false;
-  }
-  const std::optional<Bytes> needs = std::get<Infeasible>(outcome).smallest;
-  if (!needs || (closest && *needs >= closest->needs)) return false;
-  closest = Closest{choice, *needs};
-  return true;
+bool JointPlanner::Tried::keep_better(const Choice& other, PartsOutcome made) {
+  const bool is_other = plimsoll::keep_better(outcome, std::move(made));
+  if (is_other) choice = other;
+  return is_other;
+}
+
+/// Whether it fits and is faster than those before, or needs less where none has fitted.
+bool JointPlanner::try_out(Tried& best, const Choice& choice, const std::optional<Bytes>& budget) {
+  return best.keep_better(choice, plans_of(choice).within(budget));
 }
 
 /// Where nothing fits: all cuts with as little in flight as can be, if they are few. Else the one whose parts need the
 /// least each for itself, then from what needs the least of all on, one border a stage further at a time while that
 /// needs less.
-void JointPlanner::shrink(std::optional<Found>& best, std::optional<Closest>& closest,
-                          const std::optional<Bytes>& budget) {
+void JointPlanner::shrink(Tried& best, const std::optional<Bytes>& budget) {
   const std::vector<Choice> all = few_choices();
-  for (const Choice& choice : all) try_out(best, closest, choice, budget);
+  for (const Choice& choice : all) try_out(best, choice, budget);
   if (!all.empty()) return;
-  if (const std::optional<Choice> least = least_choice()) try_out(best, closest, *least, budget);
-  for (int tries = 0; !best && closest && tries < most_moves;) {
-    bool is_closer = false;
-    for (const Choice& choice : neighbours(Choice(closest->choice))) {
-      if (best || tries++ >= most_moves) return;
-      if (try_out(best, closest, choice, budget)) {
-        is_closer = true;
-        break;
-      }
-    }
-    if (!is_closer) return;
+  if (const std::optional<Choice> least = least_choice()) try_out(best, *least, budget);
+  for (int tries = 0; !best.fits() && tries < most_moves;) {
+    const std::vector<Choice> around = neighbours(best.choice);
+    const auto closer = std::ranges::find_if(
+        around, [&](const Choice& choice) { return tries++ < most_moves && try_out(best, choice, budget); });
+    if (closer == around.end()) return;
   }
 }
 
@@ -170,9 +161,7 @@ std::optional<PlannedParts> JointPlanner::star_parts(const std::optional<Bytes>&
   const std::array<std::optional<Bytes>, 2> asked{budget, std::nullopt};
   std::optional<PlannedParts> best;
   for (const PartitionOutcome& made : pass_.strategy->partition(problem_, options, asked)) {
-    PartsOutcome outcome = plans_.of(std::get<std::shared_ptr<const Partition>>(made)).within(budget);
-    PlannedParts* parts = std::get_if<PlannedParts>(&outcome);
-    if (parts != nullptr && (!best || parts->makespan < best->makespan)) best = std::move(*parts);
+    keep_faster(best, plan_in(plans_.of(std::get<std::shared_ptr<const Partition>>(made)).within(budget)));
   }
   return best;
 }
@@ -334,19 +323,10 @@ PartitionPlans& JointPlanner::plans_of(const Choice& choice) {
   return plans_.of(partition);
 }
 
-bool JointPlanner::improve(std::optional<Found>& best, const Choice& choice, const std::optional<Bytes>& budget,
-                           Care care) {
+bool JointPlanner::improve(Tried& best, const Choice& choice, const std::optional<Bytes>& budget, Care care) {
   PartitionPlans& own = plans_of(choice);
-  std::optional<PlannedParts> made;
-  if (care == Care::thorough) {
-    PartsOutcome outcome = own.within(budget);
-    if (PlannedParts* parts = std::get_if<PlannedParts>(&outcome)) made = std::move(*parts);
-  } else {
-    made = own.close_to(budget);
-  }
-  if (!made || (best && !(made->makespan < best->parts.makespan))) return false;
-  best = Found{choice, *std::move(made)};
-  return true;
+  std::optional<PlannedParts> made = care == Care::quick ? own.close_to(budget) : plan_in(own.within(budget));
+  return made && best.keep_better(choice, *std::move(made));
 }
 
 }  // namespace plimsoll

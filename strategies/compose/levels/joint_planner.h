@@ -37,14 +37,13 @@ class JointPlanner {
   };
   /// By tapes for the very budget, or by all levels of memory, which may fit where those do not.
   enum class Care { quick, thorough };
-  struct Found {
+  /// The fastest that fits or, as long as none does, what needs the least.
+  struct Tried {
     Choice choice;
-    PlannedParts parts;
-  };
-  /// What needs the least of those that do not fit.
-  struct Closest {
-    Choice choice;
-    Bytes needs;
+    PartsOutcome outcome = Infeasible{};
+
+    bool fits() const { return std::holds_alternative<PlannedParts>(outcome); }
+    bool keep_better(const Choice&, PartsOutcome);
   };
 
   std::optional<PlannedParts> star_parts(const std::optional<Bytes>& budget);
@@ -55,11 +54,11 @@ class JointPlanner {
   std::optional<double> seconds(std::uint32_t first, std::uint32_t last, const Waiting&,
                                 const std::optional<Bytes>& budget);
   PartitionPlans& plans_of(const Choice&);
-  bool try_out(std::optional<Found>&, std::optional<Closest>&, const Choice&, const std::optional<Bytes>& budget);
-  void shrink(std::optional<Found>&, std::optional<Closest>&, const std::optional<Bytes>& budget);
+  bool try_out(Tried&, const Choice&, const std::optional<Bytes>& budget);
+  void shrink(Tried&, const std::optional<Bytes>& budget);
   std::vector<Choice> few_choices() const;
   std::optional<Choice> least_choice();
-  bool improve(std::optional<Found>&, const Choice&, const std::optional<Bytes>& budget, Care);
+  bool improve(Tried&, const Choice&, const std::optional<Bytes>& budget, Care);
 
   const Problem& problem_;
   const Pass& pass_;

@@ -118,10 +118,7 @@ class SmallerPartitions {
     if (!chooses_its_cut_alone(partitioning_)) return down_from_the_least(budget, needs);
     if (made_.empty()) add_cuts(unlimited);
     PartsOutcome best = needs;
-    for (const Made& made : made_) {
-      PartsOutcome outcome = plans_.of(made).within(budget);
-      if (is_better(outcome, best)) best = std::move(outcome);
-    }
+    for (const Made& made : made_) keep_better(best, plans_.of(made).within(budget));
     return best;
   }
 
@@ -260,12 +257,11 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
       if (!same_partition(own, made.back())) {
         other = outcome_of(made.back(), budget, plans);
         const bool fits = std::holds_alternative<PlannedParts>(outcome);
-        if (!(fits && keeps_its_cut(partitioning)) && is_better(other, outcome)) outcome = other;
+        if (!(fits && keeps_its_cut(partitioning))) keep_better(outcome, other);
       }
       if (follows_the_budget(partitioning) && std::holds_alternative<Infeasible>(outcome)) {
         const auto& unlimited = std::get<std::shared_ptr<const Partition>>(made.back());
-        PartsOutcome less = smaller.within(budget, *unlimited, std::get<Infeasible>(other));
-        if (is_better(less, outcome)) outcome = std::move(less);
+        keep_better(outcome, smaller.within(budget, *unlimited, std::get<Infeasible>(other)));
       }
       outcomes.push_back(std::move(outcome));
     }

@@ -295,7 +295,7 @@ std::optional<PlacedCopies> place_with_feedback(const OffloadModel& model, std::
       any_late = true;
       begin[i] = begin[i] - 0.05 * model.in.time(items[i].bytes);
     }
-    if (!best || made->makespan < best->makespan) best = std::move(made);
+    keep_faster(best, std::move(made));
     if (!any_late) break;
   }
   return best;

@@ -51,8 +51,7 @@ std::optional<PlacedCopies> best_placement(const OffloadModel& model, std::span<
   for (const Selection& selection : selections) {
     const std::optional<std::size_t> needed = selection.needed(budget);
     if (!needed) continue;
-    std::optional<PlacedCopies> made = placed_items(model, std::span(selection.items).first(*needed), budget);
-    if (made && (!best || made->makespan < best->makespan)) best = std::move(made);
+    keep_faster(best, placed_items(model, std::span(selection.items).first(*needed), budget));
   }
   return best;
 }

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
-#include "sim/core/expects.h"
 #include "strategies/api/front.h"
 #include "strategies/placement/auto/placement_front.h"
 #include "strategies/placement/clusters/clusters.h"
@@ -51,8 +51,7 @@ constexpr Member members[] = {
 struct Simulated {
   std::shared_ptr<const Partition> partition;
   Seconds makespan;
-  Bytes fullest;           ///< of the devices
-  bool is_beyond = false;  ///< a device holds more than its memory
+  Bytes fullest;  ///< of the devices
 };
 
 class AutoPlacement {
@@ -77,13 +76,15 @@ class AutoPlacement {
       search_levels();
     } else {
       for (const std::optional<Bytes>& budget : budgets) {
-        if (budget && *budget >= least_ && fastest(*budget).fullest < most_) search(limited(*budget), limited(*budget));
+        const Simulated* made = budget ? fitting_.at(*budget) : nullptr;
+        if (made != nullptr && made->fullest < most_) search(limited(*budget), limited(*budget));
       }
     }
-    for (Simulated& made : pool_) {
+    for (Simulated& made : std::exchange(fitting_, {}).plans()) {
       Partition partition = *made.partition;
       partition.note = note_;
-      made.partition = std::make_shared<const Partition>(std::move(partition));
+      fitting_.add(made.fullest, made.makespan,
+                   {std::make_shared<const Partition>(std::move(partition)), made.makespan, made.fullest});
     }
     std::vector<PartitionOutcome> outcomes;
     for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(outcome(budget));
@@ -198,9 +199,8 @@ class AutoPlacement {
     PlacementFront front = placement_front(graph_.dag, whole_, units_, most_placements, most_steps);
     for (FrontPlacement& each : front.placements) simulate({std::move(each.placement), {}, {}});
     const auto is_beaten = [&](std::int64_t bytes, Nanoseconds makespan) {
-      return std::ranges::any_of(pool_, [&](const Simulated& made) {
-        return !made.is_beyond && made.fullest.count <= bytes && nanoseconds_of(made) <= makespan;
-      });
+      const Simulated* made = fitting_.at(Bytes{bytes});
+      return made != nullptr && nanoseconds_of(*made) <= makespan;
     };
     // Where links are shared, others may be faster than those that are best without that.
     std::size_t simulations = std::min<std::size_t>(300, evaluations(4e4));
@@ -210,67 +210,35 @@ class AutoPlacement {
       simulate({std::move(each.placement), {}, {}});
     }
     search(limited(Bytes{1}), whole_);
-    least_ = Bytes{unlimited_bytes};
-    for (const Simulated& made : pool_) {
-      if (!made.is_beyond) least_ = std::min(least_, made.fullest);
-    }
-    most_ = pool_[fastest_of_all()].fullest;
+    most_ = all_.at(std::nullopt)->fullest;
   }
 
   void search_levels() {
     constexpr std::uint32_t levels = 4;
-    if (least_ >= most_) return;
-    const Bytes least = least_, most = most_;
-    const std::vector<Bytes> budgets = budgets_between(least, most, levels);
+    if (fitting_.empty() || fitting_.least() >= most_) return;
+    const std::vector<Bytes> budgets = budgets_between(fitting_.least(), most_, levels);
     for (const Bytes budget : std::span(budgets).subspan(1)) {
       const Machine machine = limited(budget);
       search(machine, machine);
     }
   }
 
-  std::size_t fastest_of_all() const {
-    const auto found = std::ranges::min_element(pool_, {}, &Simulated::makespan);
-    return static_cast<std::size_t>(found - pool_.begin());
-  }
-
-  const Simulated& simulate(const ScoredPlacement& scored) {
+  Simulated simulate(const ScoredPlacement& scored) {
     return simulate(scored.placement.on, emulate(graph_.dag, whole_, scored));
   }
 
-  const Simulated& simulate(std::span<const std::uint32_t> on, const Emulation& times) {
+  Simulated simulate(std::span<const std::uint32_t> on, const Emulation& times) {
     Partition partition = placed_parts(problem_, graph_, on, times);
     const PlainRun run = plain_run(problem_, partition);
-    Simulated made{nullptr, run.makespan, std::ranges::max(run.peaks)};
+    bool is_beyond = false;  // a device holds more than its memory
     for (std::size_t d = 0; d < run.peaks.size(); ++d) {
       const std::optional<Bytes> capacity = problem_.platform[problem_.platform.devices[d].memory].capacity;
-      made.is_beyond |= capacity && run.peaks[d] > *capacity;
+      is_beyond |= capacity && run.peaks[d] > *capacity;
     }
-    made.partition = std::make_shared<const Partition>(std::move(partition));
-    last_ = made;
-    add(std::move(made));
-    return last_;
-  }
-
-  /// Unless something there is as fast with as little, and instead of what it is better than.
-  void add(Simulated made) {
-    const auto is_as_good = [&](const Simulated& other) {
-      return other.makespan <= made.makespan && other.fullest <= made.fullest && other.is_beyond <= made.is_beyond;
-    };
-    if (std::ranges::any_of(pool_, is_as_good)) return;
-    std::erase_if(pool_, [&](const Simulated& other) {
-      return made.makespan <= other.makespan && made.fullest <= other.fullest && made.is_beyond <= other.is_beyond;
-    });
-    pool_.push_back(std::move(made));
-  }
-
-  const Simulated& fastest(Bytes budget) const {
-    const Simulated* best = nullptr;
-    for (const Simulated& made : pool_) {
-      if (made.is_beyond || made.fullest > budget) continue;
-      if (best == nullptr || made.makespan < best->makespan) best = &made;
-    }
-    EXPECTS(best != nullptr);
-    return *best;
+    Simulated made{std::make_shared<const Partition>(std::move(partition)), run.makespan, std::ranges::max(run.peaks)};
+    all_.add(made.fullest, made.makespan, made);
+    if (!is_beyond) fitting_.add(made.fullest, made.makespan, made);
+    return made;
   }
 
   void note(std::string_view name, const ScoredPlacement& scored) {
@@ -281,10 +249,9 @@ class AutoPlacement {
   }
 
   PartitionOutcome outcome(const std::optional<Bytes>& budget) const {
-    if (least_.count == unlimited_bytes)
-      return Infeasible{"no placement that was tried fits the devices", std::nullopt};
-    if (budget && *budget < least_) return Infeasible{"no placement that was tried needs less", least_, false};
-    return fastest(budget.value_or(Bytes{unlimited_bytes})).partition;
+    if (fitting_.empty()) return Infeasible{"no placement that was tried fits the devices", std::nullopt};
+    if (const Simulated* made = fitting_.at(budget)) return made->partition;
+    return Infeasible{"no placement that was tried needs less", fitting_.least(), false};
   }
 
   const Problem& problem_;
@@ -293,9 +260,8 @@ class AutoPlacement {
   GraphDag graph_;
   Machine whole_;  // limited by the devices' memory alone
   Units units_;
-  std::vector<Simulated> pool_;
-  Simulated last_;
-  Bytes least_, most_;  // least that a placement needs; what the fastest one does
+  FrontOf<Simulated> all_, fitting_;  // the second: those that no device is too small for
+  Bytes most_;                        // what the fastest placement needs
   bool is_noted_ = false;
   std::string note_;
 };

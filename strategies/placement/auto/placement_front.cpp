@@ -4,7 +4,7 @@
 #include <random>
 #include <tuple>
 
-#include "sim/core/expects.h"
+#include "strategies/api/front.h"
 
 namespace plimsoll {
 namespace {
@@ -141,28 +141,6 @@ class LocalSearch {
   ScoredPlacement best_;
   std::size_t left_;
   std::mt19937_64 random_;
-};
-
-class FoundPlacements {
- public:
-  /// Whether something there is as fast with as little.
-  bool beats(std::int64_t bytes, Nanoseconds makespan) const {
-    const auto behind = std::ranges::upper_bound(found_, bytes, {}, &FrontPlacement::bytes);
-    return behind != found_.begin() && std::prev(behind)->makespan <= makespan;
-  }
-
-  void add(std::span<const std::uint32_t> on, const Emulation& times, std::int64_t bytes) {
-    if (beats(bytes, times.makespan)) return;
-    const auto first = std::ranges::lower_bound(found_, bytes, {}, &FrontPlacement::bytes);
-    auto last = first;
-    while (last != found_.end() && last->makespan >= times.makespan) ++last;
-    found_.insert(found_.erase(first, last), {{{on.begin(), on.end()}, times.order}, bytes, times.makespan});
-  }
-
-  std::vector<FrontPlacement> placements() && { return std::move(found_); }
-
- private:
-  std::vector<FrontPlacement> found_;
 };
 
 /// All placements, one after the other.
@@ -427,22 +405,22 @@ ScoredPlacement improved(const OpDag& dag, const Machine& machine, const Units& 
 PlacementFront placement_front(const OpDag& dag, const Machine& machine, const Units& units,
                                std::size_t most_placements, std::size_t most_steps) {
   if (Placements(machine, units).count() > static_cast<double>(most_placements)) return {};
-  FoundPlacements front;
+  FrontOf<FrontPlacement, Nanoseconds> front;
+  const auto is_beaten = [&](std::int64_t bytes, Nanoseconds makespan) { return front.beats(Bytes{bytes}, makespan); };
+  const auto visit = [&](std::span<const std::uint32_t> on, const Emulation& times, std::int64_t bytes) {
+    if (is_beaten(bytes, times.makespan)) return;
+    front.add(Bytes{bytes}, times.makespan, {{{on.begin(), on.end()}, times.order}, bytes, times.makespan});
+  };
   Placements placements(machine, units);
   do {
     for (const QueueOrder by : orders_without_search) {
       const Emulation times = emulate(dag, machine, placements.on(), by);
-      front.add(placements.on(), times, std::ranges::max(memory_of(dag, machine, placements.on(), times)));
+      visit(placements.on(), times, std::ranges::max(memory_of(dag, machine, placements.on(), times)));
     }
   } while (placements.next());
-  OrderVisitor visitor{
-      .is_beaten = [&](std::int64_t bytes, Nanoseconds makespan) { return front.beats(bytes, makespan); },
-      .visit = [&](std::span<const std::uint32_t> on, const Emulation& times,
-                   std::int64_t bytes) { front.add(on, times, bytes); },
-      .steps_left = most_steps,
-  };
+  OrderVisitor visitor{.is_beaten = is_beaten, .visit = visit, .steps_left = most_steps};
   visit_orders(dag, machine, units, visitor);
-  return {std::move(front).placements(), visitor.steps_left > 0};
+  return {std::move(front).plans(), visitor.steps_left > 0};
 }
 
 std::vector<NearPlacement> near_placements(const OpDag& dag, const Machine& machine, const Units& units,

@@ -500,10 +500,10 @@ class Exact {
   }
 
   TapeOutcome better_of(Searched searched, const CheaperPlan& cheaper) const {
-    const bool is_cheaper = is_better(cheaper.outcome, searched.outcome);
-    const Infeasible* nothing = std::get_if<Infeasible>(&searched.outcome);
+    TapeOutcome best = std::move(searched.outcome);
+    const Infeasible* nothing = std::get_if<Infeasible>(&best);
     const std::string reason = nothing == nullptr ? std::string() : nothing->reason;
-    TapeOutcome best = is_cheaper ? cheaper.outcome : std::move(searched.outcome);
+    const bool is_cheaper = keep_better(best, cheaper.outcome);
     if (Infeasible* none = std::get_if<Infeasible>(&best)) {
       none->reason = fmt::format("{}; {}", reason, searched.stopped);
       none->smallest_is_proven = *none->smallest <= least_->below;

@@ -191,22 +191,15 @@ bool is_cut_short(const TapeOutcome& outcome) {
 
 /// The better of what the program had when a limit ended it and of a cheaper method's answer.
 TapeOutcome better_of(TapeOutcome program, CheaperPlan cheaper) {
-  if (!is_better(cheaper.outcome, program)) return program;
-  if (auto* none = std::get_if<Infeasible>(&cheaper.outcome)) {
-    none->reason = std::get<Infeasible>(program).reason;
-    none->smallest_is_proven = false;
-    return cheaper.outcome;
-  }
-  auto& plan = std::get<PlannedTape>(cheaper.outcome);
-  plan.gap.reset();
-  plan.note = "the plan is that of " + std::string(cheaper.made_by);
-  if (const auto* known = std::get_if<PlannedTape>(&program)) {
-    plan.note = known->note + "; " + plan.note;
-    if (known->gap) plan.gap = std::max(0.0, 1 - known->makespan.value * (1 - *known->gap) / plan.makespan.value);
+  const auto* known = std::get_if<PlannedTape>(&program);
+  const std::string stopped = known != nullptr ? known->note : std::get<Infeasible>(program).reason;
+  if (!keep_faster_outcome(program, std::move(cheaper.outcome))) return program;
+  if (auto* plan = std::get_if<PlannedTape>(&program)) {
+    plan->note = fmt::format("{}; the plan is that of {}", stopped, cheaper.made_by);
   } else {
-    plan.note = std::get<Infeasible>(program).reason + "; " + plan.note;
+    program = Infeasible{stopped, std::get<Infeasible>(program).smallest, false};
   }
-  return cheaper.outcome;
+  return program;
 }
 
 /// Answers that were cut short are no worse than those of the cheaper methods but the relaxation; larger parts are to

@@ -54,7 +54,7 @@ std::vector<CheaperPlan> cheaper_plans(const PartTask& task, std::span<const std
   const auto ask = [&](const Pass& pass, std::string_view name) {
     std::vector<TapeOutcome> made = pass.strategy->tapes(task, pass.options, budgets, nullptr);
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      if (is_better(made[b], best[b].outcome)) best[b] = {std::move(made[b]), name};
+      if (keep_better(best[b].outcome, std::move(made[b]))) best[b].made_by = name;
     }
   };
   const auto ask_all = [&](const std::vector<Method>& methods, std::size_t length) {
