@@ -34,7 +34,7 @@ LowerBounds bounds_of(const PartTask& task) {
 
 /// Between the largest working set and the peak of plain training, whatever is asked: so that an improved plan serves
 /// every budget that it fits, and less memory is never faster.
-std::vector<Bytes> ladder(const PartTask& task) {
+std::vector<Bytes> fixed_levels(const PartTask& task) {
   const std::optional<Bytes> unlimited;
   const TapeOutcome plain =
       store_all_strategy.tapes(task, Options(store_all_strategy.options), std::span(&unlimited, 1), nullptr).front();
@@ -56,7 +56,7 @@ class Portfolio {
             std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return !op.alternatives.empty(); })) {
     for (const std::optional<Bytes>& budget : asked) rows_.emplace_back().budget = budget;
     if (effort > 0) {
-      for (const Bytes budget : ladder(task)) rows_.emplace_back().budget = budget;
+      for (const Bytes budget : fixed_levels(task)) rows_.emplace_back().budget = budget;
     }
     first_level_ = asked.size();
     rows_.emplace_back().budget = Bytes{0};  // tells what each member needs at least
@@ -108,7 +108,7 @@ class Portfolio {
     Candidate& candidate = row.candidates.back();
     if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
       candidate.reason = none->smallest ? fmt::format("needs {} B", none->smallest->count) : none->reason;
-      if (none->smallest && (!smallest_ || *none->smallest < *smallest_)) smallest_ = none->smallest;
+      if (needs_less(*none, none_)) none_.smallest = none->smallest;
       return;
     }
     auto& made = std::get<PlannedTape>(outcome);
@@ -118,9 +118,7 @@ class Portfolio {
     if (member.spec == "exact" && made.gap && !host_is_there(task_) && !has_alternatives_) {
       row.bound = 1 / (1 + *made.gap) * made.makespan;
     }
-    if (row.best && !(made.makespan < row.best->makespan)) return;
-    row.best = std::move(made);
-    row.by = row.candidates.size() - 1;
+    if (keep_faster(row.best, std::optional(std::move(made)))) row.by = row.candidates.size() - 1;
   }
 
   struct Improved {
@@ -135,7 +133,7 @@ class Portfolio {
       PlannedTape made = improved(task_, *row.best, *row.budget, trials_at_effort * effort_,
                                   target_ == MembersFor::pytorch ? "1" : "4");
       if (!(made.makespan < row.best->makespan)) continue;
-      if (!smallest_ || made.peak < *smallest_) smallest_ = made.peak;
+      none_.smallest = std::min(none_.smallest.value_or(made.peak), made.peak);
       improved_.push_back({std::move(made), row.candidates[row.by].strategy});
     }
   }
@@ -144,11 +142,9 @@ class Portfolio {
     for (Improved& each : improved_) {
       if (row.budget && each.tape.peak > *row.budget) continue;
       row.candidates.push_back({each.from + ", improved", each.tape.makespan, ""});
-      if (row.best && !(each.tape.makespan < row.best->makespan)) continue;
-      row.best = each.tape;
-      row.by = row.candidates.size() - 1;
+      if (keep_faster(row.best, std::optional(each.tape))) row.by = row.candidates.size() - 1;
     }
-    if (!row.best) return Infeasible{"none of the strategies it asked has a plan", smallest_};
+    if (!row.best) return none_;
     row.candidates[row.by].taken = true;
     const Seconds bound = std::max(bound_, row.bound.value_or(bound_));
     row.best->gap = std::nullopt;
@@ -165,7 +161,7 @@ class Portfolio {
   std::size_t first_level_ = 0;
   std::vector<Row> rows_;  // those asked, the levels, and nothing
   std::vector<Improved> improved_;
-  std::optional<Bytes> smallest_;
+  Infeasible none_{"none of the strategies it asked has a plan", std::nullopt};
 };
 
 constexpr auto portfolio_options = options_of<PortfolioOptions>(

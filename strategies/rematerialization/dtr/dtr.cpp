@@ -292,8 +292,8 @@ PartLog part_log(const Problem& problem, const Part& part) {
   return Writer(problem, part).run();
 }
 
-// The strategy `dtr`: dynamic tensor rematerialization (dtr_runtime.h) of a graph, run at every budget of a fixed
-// ladder; the plan is the fastest of these runs that fits.
+// The strategy `dtr`: dynamic tensor rematerialization (dtr_runtime.h) of a graph, run at fixed levels of memory; the
+// plan is the fastest of these runs that fits.
 extern constinit const StrategyInfo dtr_strategy{
     .name = "dtr",
     .family = Family::rematerialization,

@@ -447,26 +447,27 @@ TEST_CASE("chains too long to be solved exactly are answered within a proven par
   }
 }
 
-TEST_CASE("a ladder's plans are near the exact ones, fall with the budget, and its steps say what a budget is answered",
-          "[rotor][property]") {
+TEST_CASE(
+    "plans at levels are near the exact ones, fall with the budget, and their steps say what a budget is answered",
+    "[rotor][property]") {
   for (const std::size_t stages : {5, 23, 60, 100}) {
     const ChainModel model = real_size_chain(stages, stages);
-    const RotorExact exact(model), ladder(model, {}, 0);
-    REQUIRE(ladder.smallest_feasible() == exact.smallest_feasible());
-    const std::vector<Bytes> steps = ladder.steps();
+    const RotorExact exact(model), levels(model, {}, 0);
+    REQUIRE(levels.smallest_feasible() == exact.smallest_feasible());
+    const std::vector<Bytes> steps = levels.steps();
     double last = 1e300;
     for (std::size_t k = 0; k < steps.size(); k += 1 + steps.size() / 100) {
       CAPTURE(stages, k, steps[k].count);
-      const double time = time_within(model, ladder.solve(steps[k]), steps[k]);
+      const double time = time_within(model, levels.solve(steps[k]), steps[k]);
       REQUIRE(time < last);
       last = time;
       const double best = time_within(model, exact.solve(steps[k]), steps[k]);
       REQUIRE(time >= best * (1 - 1e-12));
-      REQUIRE(ladder.lower_bound(steps[k])->value <= best);
+      REQUIRE(levels.lower_bound(steps[k])->value <= best);
       CHECK(time <= best * 1.003);
       if (k + 1 == steps.size()) continue;
       const Bytes between{(steps[k].count + steps[k + 1].count) / 2};
-      REQUIRE(time_within(model, ladder.solve(between), between) == time);
+      REQUIRE(time_within(model, levels.solve(between), between) == time);
     }
   }
 }
