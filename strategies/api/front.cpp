@@ -22,21 +22,19 @@ std::vector<Bytes> budgets_between(Bytes least, Bytes most, std::uint32_t count)
   return budgets;
 }
 
-std::optional<std::vector<Bytes>> bends_of(const std::function<TapeOutcome(std::optional<Bytes>)>& best_within,
-                                           std::size_t most) {
+Bends bends_of(const std::function<TapeOutcome(std::optional<Bytes>)>& best_within) {
+  constexpr std::size_t most = 100;
   FrontOf<std::size_t> front;
   std::optional<Bytes> budget;
   for (std::size_t k = 0; k < most; ++k) {
     const TapeOutcome outcome = best_within(budget);
-    if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) {
-      return none->smallest_is_proven ? std::optional(front.budgets()) : std::nullopt;
-    }
+    if (const Infeasible* none = std::get_if<Infeasible>(&outcome)) return {front.budgets(), none->smallest_is_proven};
     const auto& best = std::get<PlannedTape>(outcome);
-    if (best.gap != 0.0) return std::nullopt;
+    if (best.gap != 0.0) break;
     front.add(best.peak, best.makespan, k);
     budget = best.peak - Bytes{1};
   }
-  return std::nullopt;
+  return {front.budgets(), false};
 }
 
 RangeOfTapes asked_over_range(const Asked& asked, std::uint32_t count) {

@@ -160,10 +160,13 @@ std::vector<PlannedTape> tapes_among(std::vector<TapeOutcome>);
 std::vector<Bytes> budgets_between(Bytes least, Bytes most, std::uint32_t count);
 
 /// The budgets at which the answer of a search that is the best of its class within each budget changes, ascending:
-/// each is what the best for a byte less than the one before needs. Nothing where an answer is not proven to be the
-/// best, or there are more than so many.
-std::optional<std::vector<Bytes>> bends_of(const std::function<TapeOutcome(std::optional<Bytes>)>& best_within,
-                                           std::size_t most);
+/// each is what the best for a byte less than the one before needs. Down to an answer that is not proven to be the
+/// best, if there is one: then they are not all, as where there are too many.
+struct Bends {
+  std::vector<Bytes> budgets;
+  bool are_all = false;
+};
+Bends bends_of(const std::function<TapeOutcome(std::optional<Bytes>)>& best_within);
 
 /// Answers to several budgets.
 using Asked = std::function<std::vector<TapeOutcome>(std::span<const std::optional<Bytes>>)>;

@@ -46,11 +46,23 @@ TEST_CASE("rotor without slots is never slower than a chain strategy at any of i
   }
 }
 
-TEST_CASE("the fronts of rotor and exact name every budget at which their answer changes", "[strategies][property]") {
-  for (const std::string spec : {"exact", "rotor"}) {
+TEST_CASE("fronts of solvers name every budget at which their answer changes", "[strategies][property]") {
+  struct Asked {
+    std::string spec;
+    std::uint64_t cases;
+    std::size_t stages;  // at most
+  };
+  for (const auto& [spec, cases, stages] : std::vector<Asked>{{"exact", 40, 4},
+                                                              {"rotor", 40, 4},
+                                                              {"rotor_floating", 20, 4},
+                                                              {"knapsack(solver=ilp)", 40, 4},
+                                                              {"checkmate", 6, 2},
+                                                              {"monet", 6, 2},
+                                                              {"offload_exact", 20, 3}}) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
-    for (const RandomCase seed : fewer_cases(1, 40)) {
-      const Problem problem = problem_of(random_small_chain(seed, 1 + seed % 4), gpus({}));
+    for (const RandomCase seed : fewer_cases(1, cases)) {
+      const Problem problem =
+          problem_of(random_small_chain(seed, 1 + seed % stages), gpus({.to_host = BytesPerSecond{2}}));
       const std::vector<Bytes> front = front_budgets(problem, passes);
       std::optional<Seconds> fastest;
       for (Bytes budget = front.front() - Bytes{1}; budget <= front.back() + Bytes{20}; budget += Bytes{1}) {

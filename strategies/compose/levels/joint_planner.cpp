@@ -88,7 +88,7 @@ PartsOutcome JointPlanner::within(const std::optional<Bytes>& budget) {
   if (!best.choice.in_flight.empty()) improve(best, {best.choice.cut, {}}, budget, Care::thorough);
   std::string& note = std::get<PlannedParts>(best.outcome).note;  // of its order
   note = note_of(text_of(best.choice.cut), numbers_text(best.choice.in_flight)) + (note.empty() ? "" : "; ") + note;
-  if (star) keep_better(best.outcome, *std::move(star));
+  if (star) keep_better(best.outcome, PartsOutcome(*std::move(star)));
   return std::move(best.outcome);
 }
 

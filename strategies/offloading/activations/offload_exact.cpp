@@ -502,11 +502,16 @@ std::vector<Bytes> offload_exact_candidates(const PartTask& task, const OffloadE
   const OffloadModel* model = std::get_if<OffloadModel>(&made);
   if (model == nullptr) return {};
   if (too_many(offload_items(*model, 1), options)) return offload_greedy_strategy.candidates(task, greedy_options());
+  const Bends bends = bends_of([&](std::optional<Bytes> budget) {
+    return offload_exact_tapes(task, options, std::span(&budget, 1), nullptr).front();
+  });
+  if (bends.are_all) return bends.budgets;
   constexpr std::uint32_t levels = 40;
   const std::vector<OffloadItem> items = model->has_host ? offload_items(*model, 1) : std::vector<OffloadItem>{};
   const Bytes least = least_memory(*model, items), most = *std::ranges::max_element(model->memory);
   std::vector<Bytes> budgets = budgets_between(least, most, levels);
   budgets.push_back(most);
+  std::ranges::copy(bends.budgets, std::back_inserter(budgets));
   return budgets;
 }
 

@@ -420,13 +420,11 @@ class Exact {
     return outcomes;
   }
 
-  /// Those at which the answer changes, where the search ends within each; else a guess.
+  /// Those at which the answer changes, where the search ends within each; else a guess, too.
   std::vector<Bytes> candidates() {
-    constexpr std::size_t most_bends = 100;
-    const auto best_within = [&](std::optional<Bytes> budget) {
-      return search(budget.value_or(no_exact_limit)).outcome;
-    };
-    if (std::optional<std::vector<Bytes>> bends = bends_of(best_within, most_bends)) return *std::move(bends);
+    const Bends bends =
+        bends_of([&](std::optional<Bytes> budget) { return search(budget.value_or(no_exact_limit)).outcome; });
+    if (bends.are_all) return bends.budgets;
     find_smallest(limits_);
     Bytes least = least_->plan.peak;
     const std::optional<Bytes> nothing{Bytes{0}};
@@ -437,6 +435,7 @@ class Exact {
     std::vector<Bytes> budgets = heuristics_.budgets();
     const Bytes most = budgets.back();
     std::ranges::copy(budgets_between(least, most, 32), std::back_inserter(budgets));
+    std::ranges::copy(bends.budgets, std::back_inserter(budgets));
     return budgets;
   }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
 #include "sim/core/tolerance.h"
+#include "strategies/api/front.h"
 #include "strategies/rematerialization/exact/exact.h"
 
 namespace plimsoll {
@@ -134,9 +136,15 @@ TapeOutcome CheckmateSolver::solve(std::optional<Bytes> limit) {
 }
 
 std::vector<Bytes> CheckmateSolver::candidates() {
+  const Deadline deadline(effort_.limits.seconds);
+  const Bends bends = bends_of([&](std::optional<Bytes> budget) {
+    return deadline.passed() ? TapeOutcome(Infeasible{"", std::nullopt, false}) : solve(budget);
+  });
+  if (bends.are_all) return bends.budgets;
   find_smallest(Deadline(effort_.limits.seconds));
   std::vector<Bytes> budgets = known_.budgets();
   budgets.push_back(least_->peak);
+  std::ranges::copy(bends.budgets, std::back_inserter(budgets));
   return budgets;
 }
 

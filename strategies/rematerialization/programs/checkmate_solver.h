@@ -40,7 +40,7 @@ class CheckmateSolver {
   /// The fastest plan within the limit, with its proven gap.
   TapeOutcome solve(std::optional<Bytes> limit);
 
-  /// Budgets at which the answer may change, ascending.
+  /// Budgets at which the answer changes, where the program is solved within each in time; else a guess, too.
   std::vector<Bytes> candidates();
 
  private:
