@@ -52,6 +52,11 @@ RangeOfTapes asked_over_range(const Asked& asked, std::uint32_t count) {
   return range;
 }
 
+std::vector<TapeOutcome> outcomes_of(const Plans& plans, std::span<const std::optional<Bytes>> budgets) {
+  if (!plans.front.empty()) return plans.front.outcomes(budgets, plans.none_fits);
+  return std::vector<TapeOutcome>(budgets.size(), Infeasible{plans.none_fits, std::nullopt});
+}
+
 bool keep_faster_outcome(TapeOutcome& own, TapeOutcome other) {
   if (auto* tape = std::get_if<PlannedTape>(&other)) {
     const auto* slower = std::get_if<PlannedTape>(&own);

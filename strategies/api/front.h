@@ -171,6 +171,25 @@ Bends bends_of(const std::function<TapeOutcome(std::optional<Bytes>)>& best_with
 /// Answers to several budgets.
 using Asked = std::function<std::vector<TapeOutcome>(std::span<const std::optional<Bytes>>)>;
 
+/// What a strategy plans that plans the same whatever the budget. `none_fits` says why a budget is below all of them,
+/// or why there are none.
+struct Plans {
+  Front front;
+  std::string none_fits;
+};
+std::vector<TapeOutcome> outcomes_of(const Plans&, std::span<const std::optional<Bytes>> budgets);
+
+/// The kind of such a strategy, from its one function: of its options, behind the tape of the pass before.
+template <class Struct, Plans (*plans)(const PartTask&, const Struct&, const Tape* before)>
+constexpr TapeStrategy planned_at_once(TapeStrategy rest = {}) {
+  rest.tapes = [](const PartTask& task, const Options& options, std::span<const std::optional<Bytes>> budgets,
+                  const Tape* before) { return outcomes_of(plans(task, options.as<Struct>(), before), budgets); };
+  rest.candidates = [](const PartTask& task, const Options& options) {
+    return plans(task, options.as<Struct>(), nullptr).front.budgets();
+  };
+  return rest;
+}
+
 /// Over all of its range: with all the memory that is wanted, then at so many budgets from the least one on for which
 /// there is a tape. None, for the reason, where there is none at all.
 struct RangeOfTapes {

@@ -27,6 +27,18 @@ std::vector<TapeOutcome> best_of_sequences(const PartTask&, const SequenceFamily
 /// The budgets at which the answer changes, ascending.
 std::vector<Bytes> budgets_of_sequences(const PartTask&, const SequenceFamily&);
 
+/// The kind of a strategy that is one family for each setting of its options.
+template <class Struct, SequenceFamily (*family)(const PartTask&, const Struct&)>
+constexpr TapeStrategy best_of_family() {
+  TapeStrategy made{.plans_parts = true};
+  made.tapes = [](const PartTask& task, const Options& options, std::span<const std::optional<Bytes>> budgets,
+                  const Tape*) { return best_of_sequences(task, family(task, options.as<Struct>()), budgets); };
+  made.candidates = [](const PartTask& task, const Options& options) {
+    return budgets_of_sequences(task, family(task, options.as<Struct>()));
+  };
+  return made;
+}
+
 /// The same for tapes: all their costs are known.
 struct TapeFamily {
   std::string_view name;

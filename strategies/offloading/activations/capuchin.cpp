@@ -418,8 +418,10 @@ std::vector<OffloadModel> with_assumed_rates(const OffloadModel& model) {
   return models;
 }
 
-Front capuchin_plans(const PartTask& task, const CapuchinOptions& options, const Tape* before,
-                     const OffloadModel& model) {
+Plans capuchin_plans(const PartTask& task, const CapuchinOptions& options, const Tape* before) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return {{}, *why};
+  const auto& model = std::get<OffloadModel>(made);
   Front pool;
   pool.add(planned_moves(task, model, {}));
   const std::vector<Seconds> starts = measured_starts(task, model);
@@ -431,7 +433,7 @@ Front capuchin_plans(const PartTask& task, const CapuchinOptions& options, const
   for (const OffloadModel& assumed : with_assumed_rates(model)) {
     for (const OpModel* again : may_run_again) add_plans(task, assumed, starts, again, options.levels, pool);
   }
-  return pool;
+  return {std::move(pool), "no more than this can be offloaded or recomputed"};
 }
 
 constexpr auto capuchin_options = options_of<CapuchinOptions>(
@@ -443,20 +445,6 @@ constexpr auto capuchin_options = options_of<CapuchinOptions>(
     }),
     levels_option);
 
-std::vector<TapeOutcome> capuchin_tapes(const PartTask& task, const CapuchinOptions& options,
-                                        std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, before);
-  if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  return capuchin_plans(task, options, before, std::get<OffloadModel>(model))
-      .outcomes(budgets, "no more than this can be offloaded or recomputed");
-}
-
-std::vector<Bytes> capuchin_candidates(const PartTask& task, const CapuchinOptions& options) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
-  if (std::holds_alternative<std::string>(model)) return {};
-  return capuchin_plans(task, options, nullptr, std::get<OffloadModel>(model)).budgets();
-}
-
 }  // namespace
 
 extern constinit const StrategyInfo capuchin_strategy{
@@ -466,7 +454,7 @@ extern constinit const StrategyInfo capuchin_strategy{
         "offloads the values with the most free time in a measured iteration, and recomputes where that costs less",
     .source = "Peng, Shi, Dai, Jin, Ma, Xiong, Yang, Qian, \"Capuchin\", ASPLOS 2020",
     .options = capuchin_options,
-    .kind = TapeStrategy{.tapes = by_options<capuchin_tapes>, .candidates = by_options<capuchin_candidates>},
+    .kind = planned_at_once<CapuchinOptions, capuchin_plans>(),
     .effort = {.stages = 300, .ops = 5000},
 };
 

@@ -106,14 +106,20 @@ std::vector<OffloadMove> vdnn_moves(const OffloadModel& model, const std::vector
   return moves;
 }
 
-Front vdnn_plans(const PartTask& task, const OffloadModel& model, VdnnMode mode) {
+Plans vdnn_plans(const PartTask& task, const VdnnOptions& options, const Tape* before) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return {{}, *why};
+  const auto& model = std::get<OffloadModel>(made);
+  const VdnnMode mode = options.mode;
   const std::vector<bool> conv = conv_positions(task, model);
   Front pool;
   if (mode == VdnnMode::fastest) pool.add(planned_moves(task, model, {}));
-  if (!model.has_host) return pool;
-  if (mode != VdnnMode::all) pool.add(planned_moves(task, model, vdnn_moves(model, conv, false)));
-  if (mode != VdnnMode::conv) pool.add(planned_moves(task, model, vdnn_moves(model, conv, true)));
-  return pool;
+  for (const bool all : {false, true}) {
+    if (!model.has_host || mode == (all ? VdnnMode::conv : VdnnMode::all)) continue;
+    pool.add(planned_moves(task, model, vdnn_moves(model, conv, all)));
+  }
+  std::string none_fits = pool.empty() ? no_host(task) : "vdnn does not offload more";
+  return {std::move(pool), std::move(none_fits)};
 }
 
 constexpr auto vdnn_options = options_of<VdnnOptions>(option_of<&VdnnOptions::mode>({
@@ -122,21 +128,6 @@ constexpr auto vdnn_options = options_of<VdnnOptions>(option_of<&VdnnOptions::mo
     .help = "layers whose inputs are offloaded: all; conv: layers that convolve or multiply matrices; dyn: none, conv "
             "or all, whichever is the fastest within the budget",
 }));
-
-std::vector<TapeOutcome> vdnn_tapes(const PartTask& task, const VdnnOptions& options,
-                                    std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, before);
-  if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  const Front pool = vdnn_plans(task, std::get<OffloadModel>(model), options.mode);
-  if (pool.empty()) return refused(no_host(task), budgets);
-  return pool.outcomes(budgets, "vdnn does not offload more");
-}
-
-std::vector<Bytes> vdnn_candidates(const PartTask& task, const VdnnOptions& options) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
-  if (std::holds_alternative<std::string>(model)) return {};
-  return vdnn_plans(task, std::get<OffloadModel>(model), options.mode).budgets();
-}
 
 enum class Recompute : std::uint8_t { fastest, cost_aware, speed, memory, off };
 
@@ -227,15 +218,18 @@ class Segments {
   Bytes largest_layer_;
 };
 
-Front superneurons_plans(const PartTask& task, const SuperneuronsOptions& options, const Tape* before,
-                         const OffloadModel& model) {
-  Front pool;
+Plans superneurons_plans(const PartTask& task, const SuperneuronsOptions& options, const Tape* before) {
+  const std::variant<OffloadModel, std::string> made = offload_model(task, before);
+  if (const std::string* why = std::get_if<std::string>(&made)) return {{}, *why};
+  const auto& model = std::get<OffloadModel>(made);
+  Plans plans{{}, "no more than this can be offloaded or recomputed"};
+  Front& pool = plans.front;
   const Recompute recompute = options.recompute;
   const std::optional<std::int64_t> levels = options.levels;
   const bool alone = before == nullptr;
   if (recompute == Recompute::off || recompute == Recompute::fastest || !alone)
     add_superneurons_plans(task, model, levels, pool);
-  if (recompute == Recompute::off || !alone) return pool;
+  if (recompute == Recompute::off || !alone) return plans;
   const OpModel ops = op_model(task);
   const Segments segments(task, model, ops);
   for (const Recompute mode : {Recompute::cost_aware, Recompute::speed, Recompute::memory}) {
@@ -246,7 +240,7 @@ Front superneurons_plans(const PartTask& task, const SuperneuronsOptions& option
     add_superneurons_plans(task, std::get<OffloadModel>(offload_model(task, &tape.tape)), levels, pool);
   }
   if (pool.empty()) add_superneurons_plans(task, model, levels, pool);
-  return pool;
+  return plans;
 }
 
 constexpr auto superneurons_options = options_of<SuperneuronsOptions>(
@@ -258,20 +252,6 @@ constexpr auto superneurons_options = options_of<SuperneuronsOptions>(
                 "memory; off: not at all; auto: whichever is the fastest within the budget",
     }),
     levels_option);
-
-std::vector<TapeOutcome> superneurons_tapes(const PartTask& task, const SuperneuronsOptions& options,
-                                            std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, before);
-  if (const std::string* why = std::get_if<std::string>(&model)) return refused(*why, budgets);
-  return superneurons_plans(task, options, before, std::get<OffloadModel>(model))
-      .outcomes(budgets, "no more than this can be offloaded or recomputed");
-}
-
-std::vector<Bytes> superneurons_candidates(const PartTask& task, const SuperneuronsOptions& options) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr);
-  if (std::holds_alternative<std::string>(model)) return {};
-  return superneurons_plans(task, options, nullptr, std::get<OffloadModel>(model)).budgets();
-}
 
 }  // namespace
 
@@ -285,7 +265,7 @@ extern constinit const StrategyInfo vdnn_strategy{
     .summary = "offloads each layer's input during its forward and prefetches it one layer ahead of its backward",
     .source = "Rhu, Gimelshein, Clemons, Zulfiqar, Keckler, \"vDNN\", MICRO 2016",
     .options = vdnn_options,
-    .kind = TapeStrategy{.tapes = by_options<vdnn_tapes>, .candidates = by_options<vdnn_candidates>},
+    .kind = planned_at_once<VdnnOptions, vdnn_plans>(),
 };
 
 // The strategy `superneurons`: values die after their last use; what convolutions make is a cache on the device, from
@@ -299,7 +279,7 @@ extern constinit const StrategyInfo superneurons_strategy{
         "offloads the outputs of convolutions, least recently used first, and recomputes the layers between them",
     .source = "Wang, Ye, Zhao, Wu, Li, Song, Xu, Kraska, \"SuperNeurons\", PPoPP 2018",
     .options = superneurons_options,
-    .kind = TapeStrategy{.tapes = by_options<superneurons_tapes>, .candidates = by_options<superneurons_candidates>},
+    .kind = planned_at_once<SuperneuronsOptions, superneurons_plans>(),
 };
 
 }  // namespace plimsoll

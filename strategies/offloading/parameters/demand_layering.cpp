@@ -120,7 +120,7 @@ std::vector<std::uint32_t> leads(const DemandLayeringOptions& options, std::size
   return list;
 }
 
-Front layering_pool(const PartTask& task, const DemandLayeringOptions& options, const Tape* before) {
+Plans demand_layering_plans(const PartTask& task, const DemandLayeringOptions& options, const Tape* before) {
   const bool from_disk = options.from_disk;
   const Tape tape = tape_to_update(task, before, "demand_layering", from_disk);
   const UpdateGroup all{updates_by_gradient(task.problem, tape), from_disk ? UpdateSite::disk : UpdateSite::host};
@@ -133,7 +133,7 @@ Front layering_pool(const PartTask& task, const DemandLayeringOptions& options, 
                            : with_updates(task.problem, std::move(made), std::span(&all, 1), copies);
     pool.add(simulated(task, std::move(made)));
   }
-  return pool;
+  return {std::move(pool), "not even one layer's parameters at a time fit"};
 }
 
 constexpr auto demand_layering_options = options_of<DemandLayeringOptions>(
@@ -152,15 +152,6 @@ constexpr auto demand_layering_options = options_of<DemandLayeringOptions>(
                 "the host first, with the same lead",
     }),
     overlap_option);
-
-std::vector<TapeOutcome> demand_layering_tapes(const PartTask& task, const DemandLayeringOptions& options,
-                                               std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return layering_pool(task, options, before).outcomes(budgets, "not even one layer's parameters at a time fit");
-}
-
-std::vector<Bytes> demand_layering_candidates(const PartTask& task, const DemandLayeringOptions& options) {
-  return layering_pool(task, options, nullptr).budgets();
-}
 
 }  // namespace
 
@@ -192,12 +183,7 @@ extern constinit const StrategyInfo demand_layering_strategy{
     .summary = "streams parameters to the device layer by layer and updates them on the host",
     .source = "Ji et al., 'Demand Layering for real-time DNN inference with minimized memory usage', RTSS 2022",
     .options = demand_layering_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<demand_layering_tapes>,
-            .candidates = by_options<demand_layering_candidates>,
-            .moves_parameters = true,
-        },
+    .kind = planned_at_once<DemandLayeringOptions, demand_layering_plans>({.moves_parameters = true}),
 };
 
 }  // namespace plimsoll

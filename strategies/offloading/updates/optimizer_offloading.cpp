@@ -66,7 +66,7 @@ std::vector<UpdateGroup> split(const Problem& problem, const std::vector<OpId>& 
   return groups;
 }
 
-Front twinflow_pool(const PartTask& task, const TwinflowOptions& options, const Tape* before) {
+Plans twinflow_plans(const PartTask& task, const TwinflowOptions& options, const Tape* before) {
   const Tape tape = tape_to_update(task, before, "twinflow", false);
   const std::vector<OpId> updates = updates_by_gradient(task.problem, tape);
   const UpdateCopies copies{.overlaps_backward = options.overlap};
@@ -80,7 +80,7 @@ Front twinflow_pool(const PartTask& task, const TwinflowOptions& options, const 
   for (const std::int64_t percentage : percentages) {
     pool.add(simulated(task, with_updates(task.problem, tape, split(task.problem, updates, percentage), copies)));
   }
-  return pool;
+  return {std::move(pool), "every share of updates on the host needs more memory"};
 }
 
 bool is_percentage(std::string_view text) {
@@ -98,15 +98,6 @@ constexpr auto twinflow_options = options_of<TwinflowOptions>(
         .allowed = is_percentage,
     }),
     overlap_option);
-
-std::vector<TapeOutcome> twinflow_tapes(const PartTask& task, const TwinflowOptions& options,
-                                        std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return twinflow_pool(task, options, before).outcomes(budgets, "every share of updates on the host needs more memory");
-}
-
-std::vector<Bytes> twinflow_candidates(const PartTask& task, const TwinflowOptions& options) {
-  return twinflow_pool(task, options, nullptr).budgets();
-}
 
 struct ZeroInfinityOptions {
   std::uint32_t buffers = 2;
@@ -160,7 +151,7 @@ std::vector<UpdateGroup> interleaved(const std::vector<std::vector<OpId>>& group
   return placed;
 }
 
-Front strided_pool(const PartTask& task, const DeepOptimizerStatesOptions& options, const Tape* before) {
+Plans deep_optimizer_states_plans(const PartTask& task, const DeepOptimizerStatesOptions& options, const Tape* before) {
   const Tape tape = tape_to_update(task, before, "deep_optimizer_states", false);
   const Bytes size = options.subgroup.value_or(Bytes{0});
   const auto groups = subgroups(task.problem, updates_by_gradient(task.problem, tape), size);
@@ -176,7 +167,7 @@ Front strided_pool(const PartTask& task, const DeepOptimizerStatesOptions& optio
   for (const std::size_t stride : strides) {
     pool.add(simulated(task, with_updates(task.problem, tape, interleaved(groups, stride), copies)));
   }
-  return pool;
+  return {std::move(pool), "every stride needs more memory"};
 }
 
 constexpr auto deep_optimizer_states_options = options_of<DeepOptimizerStatesOptions>(
@@ -200,16 +191,6 @@ constexpr auto deep_optimizer_states_options = options_of<DeepOptimizerStatesOpt
         .help = "on: the host waits while the device updates, as the authors' loop does; off: both update at once",
     }),
     overlap_option);
-
-std::vector<TapeOutcome> deep_optimizer_states_tapes(const PartTask& task, const DeepOptimizerStatesOptions& options,
-                                                     std::span<const std::optional<Bytes>> budgets,
-                                                     const Tape* before) {
-  return strided_pool(task, options, before).outcomes(budgets, "every stride needs more memory");
-}
-
-std::vector<Bytes> deep_optimizer_states_candidates(const PartTask& task, const DeepOptimizerStatesOptions& options) {
-  return strided_pool(task, options, nullptr).budgets();
-}
 
 }  // namespace
 
@@ -248,12 +229,7 @@ extern constinit const StrategyInfo twinflow_strategy{
     .source = "DeepSpeed, 'ZeRO-Offload++: TwinFlow', 2023",
     .needs_updates = true,
     .options = twinflow_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<twinflow_tapes>,
-            .candidates = by_options<twinflow_candidates>,
-            .moves_parameters = true,
-        },
+    .kind = planned_at_once<TwinflowOptions, twinflow_plans>({.moves_parameters = true}),
 };
 
 // The strategy `zero_infinity`: as zero_offload, with states and the host's copy of the parameters on a disk between
@@ -280,12 +256,7 @@ extern constinit const StrategyInfo deep_optimizer_states_strategy{
     .source = "Maurya et al., 'Deep Optimizer States', Middleware 2024",
     .needs_updates = true,
     .options = deep_optimizer_states_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<deep_optimizer_states_tapes>,
-            .candidates = by_options<deep_optimizer_states_candidates>,
-            .moves_parameters = true,
-        },
+    .kind = planned_at_once<DeepOptimizerStatesOptions, deep_optimizer_states_plans>({.moves_parameters = true}),
 };
 
 }  // namespace plimsoll

@@ -69,15 +69,6 @@ constexpr auto chen_greedy_options = options_of<ChenGreedyOptions>(option_of<&Ch
             "within the budget",
 }));
 
-std::vector<TapeOutcome> chen_greedy_tapes(const PartTask& task, const ChenGreedyOptions& options,
-                                           std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, chen_greedy_family(task, options), budgets);
-}
-
-std::vector<Bytes> chen_greedy_candidates(const PartTask& task, const ChenGreedyOptions& options) {
-  return budgets_of_sequences(task, chen_greedy_family(task, options));
-}
-
 }  // namespace
 
 std::size_t chen_segments(std::size_t stages) {
@@ -149,12 +140,7 @@ extern constinit const StrategyInfo chen_greedy_strategy{
     .source = "Chen, Xu, Zhang, Guestrin, 'Training Deep Nets with Sublinear Memory Cost', 2016, algorithm 3",
     .chains_only = true,
     .options = chen_greedy_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<chen_greedy_tapes>,
-            .candidates = by_options<chen_greedy_candidates>,
-            .plans_parts = true,
-        },
+    .kind = best_of_family<ChenGreedyOptions, chen_greedy_family>(),
 };
 
 }  // namespace plimsoll

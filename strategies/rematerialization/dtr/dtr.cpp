@@ -221,7 +221,7 @@ Tape tape_of(const Graph& graph, const PartLog& part, const DtrRun& run) {
 
 /// Runs at equally spaced budgets from that of the run without a limit down to the largest call, each with the tape
 /// that it leaves. DTR is not monotone; the best of a fixed set of runs is.
-Front dtr_plans(const PartTask& task, const DtrStrategyOptions& options) {
+Plans dtr_plans(const PartTask& task, const DtrStrategyOptions& options, const Tape*) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
     throw InputError("dtr: works on one device and the whole graph only");
   }
@@ -253,7 +253,7 @@ Front dtr_plans(const PartTask& task, const DtrStrategyOptions& options) {
     const DtrRun run = run_log(log.log, run_options);
     if (run.end == DtrEnd::finished) add(run);
   }
-  return plans;
+  return {std::move(plans), "every run of dtr needs more memory"};
 }
 
 constexpr auto dtr_options = options_of<DtrStrategyOptions>(
@@ -277,15 +277,6 @@ constexpr auto dtr_options = options_of<DtrStrategyOptions>(
         .help = "seed of heuristic=random",
     }));
 
-std::vector<TapeOutcome> dtr_tapes(const PartTask& task, const DtrStrategyOptions& options,
-                                   std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return dtr_plans(task, options).outcomes(budgets, "every run of dtr needs more memory");
-}
-
-std::vector<Bytes> dtr_candidates(const PartTask& task, const DtrStrategyOptions& options) {
-  return dtr_plans(task, options).budgets();
-}
-
 }  // namespace
 
 PartLog part_log(const Problem& problem, const Part& part) {
@@ -303,7 +294,7 @@ extern constinit const StrategyInfo dtr_strategy{
     .source =
         "Kirisame, Lyubomirsky, Haan, Brennan, He, Roesch, Chen, Tatlock, 'Dynamic Tensor Rematerialization', 2021",
     .options = dtr_options,
-    .kind = TapeStrategy{.tapes = by_options<dtr_tapes>, .candidates = by_options<dtr_candidates>},
+    .kind = planned_at_once<DtrStrategyOptions, dtr_plans>(),
     .effort = {.stages = 300, .ops = 5000},
 };
 

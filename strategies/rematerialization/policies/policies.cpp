@@ -47,15 +47,6 @@ constexpr auto full_recompute_options = options_of<FullRecomputeOptions>(
                 "(block); auto: the number that is the fastest within the budget",
     }));
 
-std::vector<TapeOutcome> full_recompute_tapes(const PartTask& task, const FullRecomputeOptions& options,
-                                              std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, full_recompute_family(task, options), budgets);
-}
-
-std::vector<Bytes> full_recompute_candidates(const PartTask& task, const FullRecomputeOptions& options) {
-  return budgets_of_sequences(task, full_recompute_family(task, options));
-}
-
 struct PeriodicOptions {
   std::optional<std::size_t> every;
 };
@@ -80,15 +71,6 @@ constexpr auto periodic_options = options_of<PeriodicOptions>(option_of<&Periodi
     .help = "number of stages that are recomputed together (the last ones are kept); auto: the number that is the "
             "fastest within the budget",
 }));
-
-std::vector<TapeOutcome> periodic_tapes(const PartTask& task, const PeriodicOptions& options,
-                                        std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, periodic_family(task, options), budgets);
-}
-
-std::vector<Bytes> periodic_candidates(const PartTask& task, const PeriodicOptions& options) {
-  return budgets_of_sequences(task, periodic_family(task, options));
-}
 
 struct SelectiveOptions {
   std::string patterns = "*";
@@ -204,15 +186,6 @@ constexpr auto selective_options = options_of<SelectiveOptions>(
             },
     }));
 
-std::vector<TapeOutcome> selective_tapes(const PartTask& task, const SelectiveOptions& options,
-                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, selective_family(task, options), budgets);
-}
-
-std::vector<Bytes> selective_candidates(const PartTask& task, const SelectiveOptions& options) {
-  return budgets_of_sequences(task, selective_family(task, options));
-}
-
 }  // namespace
 
 std::vector<Segment> full_recompute_segments(std::size_t stages, RecomputeMethod method, std::size_t layers) {
@@ -236,12 +209,7 @@ extern constinit const StrategyInfo full_recompute_strategy{
         "Large Transformer Models', 2022",
     .chains_only = true,
     .options = full_recompute_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<full_recompute_tapes>,
-            .candidates = by_options<full_recompute_candidates>,
-            .plans_parts = true,
-        },
+    .kind = best_of_family<FullRecomputeOptions, full_recompute_family>(),
 };
 
 // The strategy `periodic`: the input of every k-th stage is kept, what is between is recomputed.
@@ -252,12 +220,7 @@ extern constinit const StrategyInfo periodic_strategy{
     .source = "torch.utils.checkpoint around every k stages in a row",
     .chains_only = true,
     .options = periodic_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<periodic_tapes>,
-            .candidates = by_options<periodic_candidates>,
-            .plans_parts = true,
-        },
+    .kind = best_of_family<PeriodicOptions, periodic_family>(),
 };
 
 bool matches(std::string_view patterns, std::string_view name) {
@@ -290,12 +253,7 @@ extern constinit const StrategyInfo selective_strategy{
         "selective",
     .chains_only = true,
     .options = selective_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<selective_tapes>,
-            .candidates = by_options<selective_candidates>,
-            .plans_parts = true,
-        },
+    .kind = best_of_family<SelectiveOptions, selective_family>(),
 };
 
 }  // namespace plimsoll

@@ -36,15 +36,6 @@ constexpr auto revolve_options = options_of<RevolveOptions>(option_of<&RevolveOp
             "whose schedule is the fastest within the budget",
 }));
 
-std::vector<TapeOutcome> revolve_tapes(const PartTask& task, const RevolveOptions& options,
-                                       std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, revolve_family(task, options), budgets);
-}
-
-std::vector<Bytes> revolve_candidates(const PartTask& task, const RevolveOptions& options) {
-  return budgets_of_sequences(task, revolve_family(task, options));
-}
-
 struct RevolveHeteroOptions {
   std::int64_t slots = 500;
 };
@@ -87,15 +78,6 @@ constexpr auto revolve_hetero_options = options_of<RevolveHeteroOptions>(option_
     .help = "resolution of memory: sizes are rounded up to 1/slots of the peak of the fastest schedule (unless their "
             "common divisor is that large); chains of more than 365 stages get fewer slots",
 }));
-
-std::vector<TapeOutcome> revolve_hetero_tapes(const PartTask& task, const RevolveHeteroOptions& options,
-                                              std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, revolve_hetero_family(task, options), budgets);
-}
-
-std::vector<Bytes> revolve_hetero_candidates(const PartTask& task, const RevolveHeteroOptions& options) {
-  return budgets_of_sequences(task, revolve_hetero_family(task, options));
-}
 
 }  // namespace
 
@@ -147,12 +129,7 @@ extern constinit const StrategyInfo revolve_strategy{
     .source = "Griewank, Walther, 'Algorithm 799: revolve', ACM Transactions on Mathematical Software 26(1), 2000",
     .chains_only = true,
     .options = revolve_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<revolve_tapes>,
-            .candidates = by_options<revolve_candidates>,
-            .plans_parts = true,
-        },
+    .kind = best_of_family<RevolveOptions, revolve_family>(),
     .effort = {.stages = 1000},
 };
 
@@ -188,12 +165,7 @@ extern constinit const StrategyInfo revolve_hetero_strategy{
         "'Optimal checkpointing for heterogeneous chains', 2019, compare with",
     .chains_only = true,
     .options = revolve_hetero_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<revolve_hetero_tapes>,
-            .candidates = by_options<revolve_hetero_candidates>,
-            .plans_parts = true,
-        },
+    .kind = best_of_family<RevolveHeteroOptions, revolve_hetero_family>(),
     .effort = {.stages = 250},
 };
 
