@@ -116,7 +116,7 @@ struct Effort {
 
 /// Makes tapes of parts of the graph: baselines, rematerialization, compression and offloading.
 struct TapeStrategy {
-  TapesFunction tapes = nullptr;
+  TapesFunction tapes;
   CandidatesFunction candidates = nullptr;  ///< null: the answer changes only where it begins to be feasible
   bool packs_stages = false;                ///< of compression: also what the stages of chains list of what they save
   bool plans_parts = false;       ///< plans a part of a pipeline with what other micro-batches keep there; else it is

@@ -35,15 +35,6 @@ constexpr auto keep_first_options = options_of<KeepFirstOptions>(option_of<&Keep
     .help = "how many stages keep what they save; auto: the number that is the fastest within the budget",
 }));
 
-std::vector<TapeOutcome> keep_first_tapes(const PartTask& task, const KeepFirstOptions& options,
-                                          std::span<const std::optional<Bytes>> budgets, const Tape*) {
-  return best_of_sequences(task, keep_first_family(task, options), budgets);
-}
-
-std::vector<Bytes> keep_first_candidates(const PartTask& task, const KeepFirstOptions& options) {
-  return budgets_of_sequences(task, keep_first_family(task, options));
-}
-
 }  // namespace
 
 extern constinit const StrategyInfo keep_first_strategy{
@@ -53,12 +44,7 @@ extern constinit const StrategyInfo keep_first_strategy{
     .source = "own, as an example",
     .chains_only = true,
     .options = keep_first_options,
-    .kind =
-        TapeStrategy{
-            .tapes = by_options<keep_first_tapes>,
-            .candidates = by_options<keep_first_candidates>,
-            .plans_parts = true,
-        },
+    .kind = best_of_family<KeepFirstOptions, keep_first_family>(),
 };
 
 }  // namespace plimsoll
