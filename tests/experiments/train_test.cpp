@@ -54,7 +54,7 @@ class Quarters {
 const std::string network_words =
     "mlp:layers=3,width=4,batch=16,classes=4,view=graph --learning-rate 0.01 --steps 300 ";
 
-TEST_CASE("train learns, tells how it went, and the same words give the same bytes", "[program]") {
+TEST_CASE("train learns, tells how it went, and the same words give the same bytes", "[program][third-1]") {
   const Quarters quarters;
   const nlohmann::json exact = quarters.json(network_words + "--strategy 'lossless(nonzero=1)'");
   CHECK(exact["same_bits"] == true);
