@@ -6,10 +6,12 @@
 #include <array>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "experiments/commands/commands.h"
 #include "experiments/study/planning_watch.h"
 #include "platforms/platform_file.h"
+#include "sim/bound/iteration_bound.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule/schedule_file.h"
@@ -150,6 +152,50 @@ std::string bounds_table(const Problem& problem, std::size_t devices, std::strin
   return text;
 }
 
+/// Schedules on one device that pack nothing, within a budget.
+struct BoundedWithin {
+  std::string_view key, words;
+  bool copies;
+};
+constexpr std::array bounded_within{BoundedWithin{"recomputing", "ops run again", false},
+                                    BoundedWithin{"offloading", "also copies to the host and the disk", true}};
+
+IterationBound bound_within(const Problem& problem, Bytes budget, const BoundedWithin& kind) {
+  constexpr DeviceId device{0};
+  const BytesPerSecond out = kind.copies ? ways_out(problem.platform, device) : BytesPerSecond{};
+  return IterationBounds(problem, device, {.out = out}).within(budget);
+}
+
+constexpr double gigabyte = 1e9;
+
+Json within_json(const Problem& problem, Bytes budget) {
+  Json object{{"budget_bytes", budget.count}};
+  for (const BoundedWithin& kind : bounded_within) {
+    const IterationBound bound = bound_within(problem, budget, kind);
+    object[std::string(kind.key)] = {{"lower_bound_s", bound.needs ? Json(nullptr) : Json(bound.time.value)},
+                                     {"instant", bound.at ? Json(problem.graph[*bound.at].name) : Json(nullptr)},
+                                     {"price_s_per_gb", bound.price * gigabyte},
+                                     {"needs_bytes", bound.needs ? Json(bound.needs->count) : Json(nullptr)}};
+  }
+  return object;
+}
+
+std::string within_table(const Problem& problem, Bytes budget) {
+  std::string text = fmt::format("within {}, where all of these stay on the device\n", format_bytes(budget));
+  for (const BoundedWithin& kind : bounded_within) {
+    const IterationBound bound = bound_within(problem, budget, kind);
+    const std::string at = bound.at ? fmt::format("when '{}' begins", problem.graph[*bound.at].name) : "";
+    if (bound.needs) {
+      text += fmt::format("  {:<40}  {:>13}   {} at least {} are live\n", kind.words, "nothing fits", at,
+                          format_bytes(*bound.needs));
+    } else {
+      text += fmt::format("  {:<40}  {:>13}   {} a GB is worth {}\n", kind.words, format_seconds(bound.time), at,
+                          format_seconds(Seconds{bound.price * gigabyte}));
+    }
+  }
+  return text;
+}
+
 /// Of a schedule file the question that it answers.
 Question bounded_question(const BoundsArguments& arguments, const std::optional<Schedule>& schedule) {
   const QuestionArguments& words = arguments.question;
@@ -157,25 +203,35 @@ Question bounded_question(const BoundsArguments& arguments, const std::optional<
   return question_of(*schedule, arguments.schedule, words.trace, words.platform);
 }
 
-Problem bounded_problem(const Question& question, const std::string& file, const std::optional<Schedule>& schedule) {
-  if (schedule) return problem_of_file(*schedule, file, question);
+/// The problem, and of the budget that is stated, in bytes.
+std::pair<Problem, std::optional<Bytes>> bounded_problem(const Question& question, const std::string& file,
+                                                         const std::optional<Schedule>& schedule) {
+  if (schedule) return {problem_of_file(*schedule, file, question), schedule->budget};
   const PlanningWatch watch("deciding with " + question.strategy.text);
-  return problem_of(question);
+  BudgetedProblem made = budgeted_problem_of(question);
+  return {std::move(made.problem), made.budget};
 }
 
 int run_bounds(const BoundsArguments& arguments) {
   std::optional<Schedule> schedule;
   if (!arguments.schedule.empty()) schedule = read_schedule(arguments.schedule);
   const Question question = bounded_question(arguments, schedule);
-  const Problem problem = bounded_problem(question, arguments.schedule, schedule);
+  const auto [problem, stated] = bounded_problem(question, arguments.schedule, schedule);
   note_times(problem);
   const std::size_t devices = problem.platform.devices.size();
+  const std::optional<Bytes> budget = stated ? stated : capacity_of(problem.platform);
+  if (const LowerBounds all = lower_bounds(problem, 1, Stays::nothing); stated && *stated < all.memory) {
+    std::cerr << fmt::format("no schedule on one device fits {}: the working set of '{}' needs {}\n",
+                             format_bytes(*stated), largest_working_set(problem, all), format_bytes(all.memory));
+    return exit_no_result;
+  }
   if (arguments.json) {
     Json object{{"trace", question.trace}, {"platform", question.platform}, {"times_rescaled", problem.times_rescaled}};
     object.update(bounds_json(problem, devices, Stays::all));
     Json& others = object["where_less_stays"] = Json::array();
     for (const Stays stays : {Stays::parameters, Stays::nothing})
       others.push_back(bounds_json(problem, devices, stays));
+    object["within_budget"] = budget ? within_json(problem, *budget) : Json(nullptr);
     std::cout << json_text(object, 2) << '\n';
     return exit_fine;
   }
@@ -185,6 +241,7 @@ int run_bounds(const BoundsArguments& arguments) {
   std::cout << bounds_table(problem, 1, "memory at least");
   std::cout << fmt::format("  work {}, critical path {}\n", format_seconds(one.work),
                            format_seconds(one.critical_path));
+  if (budget) std::cout << within_table(problem, *budget);
   if (devices > 1) {
     std::cout << fmt::format("on all {} devices\n", devices) << bounds_table(problem, devices, "fullest at least");
   }
@@ -214,6 +271,11 @@ void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
                                          "depending on which values stay on the devices");
   auto arguments = std::make_shared<BoundsArguments>();
   add_question_options(*command, arguments->question, Asks::problem);
+  command
+      ->add_option("-m,--memory", arguments->question.memory,
+                   "memory budget of the device: a size such as '16 GB', or a share such as '50 %' of the peak of "
+                   "store_all\n(default: the capacity of the device)")
+      ->type_name("SIZE");
   command
       ->add_option("-s,--strategy", arguments->question.strategy,
                    "strategy whose transforms (sparse_update) change the model before the bounds are computed; its "

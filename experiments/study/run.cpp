@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "experiments/study/class_bound.h"
 #include "experiments/study/model.h"
 #include "experiments/study/reserved_memory.h"
 #include "platforms/platform_file.h"
@@ -123,18 +124,6 @@ class Bounds {
   const Problem& problem_;
   std::map<std::pair<std::size_t, Stays>, LowerBounds> known_;  // of schedules that pack nothing
 };
-
-bool packs(std::span<const Pass> passes) {
-  return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
-}
-
-/// What surely stays on the devices in all schedules that the passes make: pipelines may update before others are done.
-Stays stays_with(std::span<const Pass> passes) {
-  const auto may_leave = [](const Pass& pass) {
-    return pass.strategy->moves_parameters() || pass.strategy->partitions();
-  };
-  return std::ranges::any_of(passes, may_leave) ? Stays::nothing : Stays::all;
-}
 
 /// With bounds that hold for all that the passes could have made.
 Answer infeasible_answer(Bounds& bounds, const Problem& problem, std::span<const Pass> passes, const Infeasible& why) {
@@ -264,11 +253,15 @@ void reserve(const Question& question, const Problem& problem, Answer& answer) {
 
 /// Makes the answer for one of the budgets of that for another one: of the schedule only the budget is different.
 void answer_for(const Question& question, const Problem& problem, const PlannedParts& promise,
-                std::optional<Bytes> budget, Answer& answer) {
+                std::optional<Bytes> budget, ClassBounds& of_class, Answer& answer) {
   answer.schedule->budget = answer.budget = budget;
   answer.promised_peak = promise.peak;
   answer.promised_makespan = promise.makespan;
   answer.gap = promise.gap;
+  if (question.transfers == Transfers::link && promise.gap != 0.0) {
+    const std::optional<double> gap = of_class.gap(*answer.schedule, *answer.timeline, budget);
+    if (gap && (!answer.gap || *gap < *answer.gap)) answer.gap = gap;
+  }
   answer.note = promise.note;
   answer.candidates = promise.candidates;
   if (answer.reserved.empty()) reserve(question, problem, answer);
@@ -456,6 +449,7 @@ void answer(const Question& question, const Problem& problem, std::span<const st
   const std::vector<PartsOutcome> plans = plan_parts(problem, question.strategy.passes, limits);
   const double planned_s = (transform_s + now_s() - started) / static_cast<double>(budgets.size());
   Bounds bounds(problem);
+  ClassBounds of_class(problem, question.strategy.passes);
   Simulator simulator(question.engine, problem.platform);
   for (const std::vector<std::size_t>& places : together(plans)) {
     if (const Infeasible* why = std::get_if<Infeasible>(&plans[places.front()])) {
@@ -478,7 +472,7 @@ void answer(const Question& question, const Problem& problem, std::span<const st
     made.answer.simulate_s /= of;
     for (const std::size_t b : places) {
       hold_to_promise(question.strategy.text, promise(b), *made.answer.metrics);
-      answer_for(question, problem, promise(b), limits[b], made.answer);
+      answer_for(question, problem, promise(b), limits[b], of_class, made.answer);
       const std::optional<std::string> why = beyond_host_or_disk(problem, *made.answer.schedule, made.peaks);
       if (!why) {
         take(b, made.answer);

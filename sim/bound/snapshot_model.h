@@ -17,7 +17,8 @@ struct BoundRules {
   Stays stay = Stays::all;             ///< what stays on the device
   std::span<const Codec> codecs = {};  ///< packed forms that they may use
   BytesPerSecond out = {};             ///< all that values can leave the device by, together; 0: they do not leave
-  bool one_call = false;               ///< the backward may be one call of autograd where no op repeats
+  bool one_call = true;                ///< the backward may be one call of autograd where no op repeats
+  bool in_turn = true;                 ///< micro-batches run one after the other
 };
 
 struct SnapshotOp {

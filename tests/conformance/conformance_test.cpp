@@ -16,6 +16,7 @@
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/list.h"
+#include "tests/generate/bound_of_schedule.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -203,6 +204,7 @@ void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> b
   const LowerBounds bounds = lower_bounds(problem, devices_used(made.schedule), stays, made.schedule.codecs);
   CHECK(metrics.makespan.value >= bounds.time().value * (1 - 1e-12));
   CHECK(metrics.peak >= bounds.memory);
+  CHECK(metrics.makespan.value >= bound_of(problem, made.schedule, made.peak).value * (1 - 1e-12));
 }
 
 /// The smallest feasible budget, as an answer to nothing names it.

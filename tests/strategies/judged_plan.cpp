@@ -6,6 +6,7 @@
 #include "sim/judge/check.h"
 #include "sim/measure/metrics.h"
 #include "strategies/compose/spec.h"
+#include "tests/generate/bound_of_schedule.h"
 
 namespace plimsoll {
 namespace {
@@ -53,6 +54,7 @@ void judge(const Problem& problem, const Plan& made, std::optional<Bytes> budget
       lower_bounds(problem, 1, stays_in(made.schedule, problem.graph, problem.platform), made.schedule.codecs);
   CHECK(made.makespan.value >= bounds.time().value * (1 - 1e-12));
   CHECK(made.peak >= bounds.memory);
+  CHECK(made.makespan.value >= bound_of(problem, made.schedule, made.peak).value * (1 - 1e-12));
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,71 @@
+#include "experiments/study/class_bound.h"
+
+#include <algorithm>
+
+#include "sim/core/expects.h"
+#include "strategies/api/own_moves.h"
+#include "strategies/list.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr DeviceId the_device{0};
+
+bool asks_others(const Pass& pass) {
+  return pass.strategy == &portfolio_strategy;
+}
+
+/// Whether values may leave the device.
+bool offloads(const Pass& pass) {
+  const OwnMovesOptions* own = pass.options.get_if<OwnMovesOptions>();
+  return pass.strategy->family == Family::offloading || asks_others(pass) ||
+         (own != nullptr && own->offload != OwnMoves::no);
+}
+
+}  // namespace
+
+bool packs(std::span<const Pass> passes) {
+  return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
+}
+
+Stays stays_with(std::span<const Pass> passes) {
+  const auto may_leave = [](const Pass& pass) {
+    return pass.strategy->moves_parameters() || pass.strategy->partitions();
+  };
+  return std::ranges::any_of(passes, may_leave) ? Stays::nothing : Stays::all;
+}
+
+ClassBounds::ClassBounds(const Problem& problem, std::span<const Pass> passes) : problem_(problem) {
+  const auto on_several = [](const Pass& pass) { return pass.strategy->partitions() || pass.strategy->decides(); };
+  if (problem.mesh || std::ranges::any_of(passes, on_several)) return;
+  const bool moves = std::ranges::any_of(passes, offloads);
+  rules_ = BoundRules{.stay = std::ranges::any_of(passes, asks_others) && moves ? Stays::nothing : stays_with(passes),
+                      .out = moves ? ways_out(problem.platform, the_device) : BytesPerSecond{}};
+}
+
+IterationBounds& ClassBounds::of(const std::vector<Codec>& codecs) {
+  if (bounds_ && codecs == codecs_) return *bounds_;
+  codecs_ = codecs;
+  BoundRules rules = *rules_;
+  rules.codecs = codecs_;
+  bounds_ = std::make_unique<IterationBounds>(problem_, the_device, rules);
+  return *bounds_;
+}
+
+std::optional<double> ClassBounds::gap(const Schedule& schedule, const Timeline& timeline,
+                                       std::optional<Bytes> budget) {
+  if (!rules_ || !schedule.updates.are_synchronous()) return std::nullopt;
+  IterationBounds& bounds = of(schedule.codecs);
+  const MemoryPeak& moment = timeline.peaks[problem_.platform[the_device].memory.index];
+  const OpId fullest = moment.at_start ? no_op : schedule[moment.step].op;
+  const IterationBound bound =
+      fullest == no_op ? bounds.within(budget) : bounds.within(budget, fullest, timeline.makespan);
+  EXPECTS(!bound.needs);  // the schedule fits
+  if (!(bound.time > Seconds{0})) return std::nullopt;
+  constexpr double rounding = 1e-9;
+  const double gap = timeline.makespan / bound.time - 1;
+  EXPECTS(gap > -rounding);
+  return gap < rounding ? 0 : gap;
+}
+
+}  // namespace plimsoll

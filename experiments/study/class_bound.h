@@ -1,0 +1,39 @@
+#pragma once
+// How far a plan can be from the best of its strategy's class, by cuts at an instant (sim/bound/README.md).
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sim/bound/iteration_bound.h"
+#include "sim/core/timeline.h"
+#include "strategies/api/pass.h"
+
+namespace plimsoll {
+
+/// Bounds of what passes can make on one device: they may repeat ops, and do what a pass of theirs is for. What packs
+/// is held to the forms that its schedule has.
+class ClassBounds {
+ public:
+  /// Both must outlive it.
+  ClassBounds(const Problem&, std::span<const Pass>);
+
+  /// Relative, of a schedule within a budget; nothing for several devices.
+  std::optional<double> gap(const Schedule&, const Timeline&, std::optional<Bytes> budget);
+
+ private:
+  IterationBounds& of(const std::vector<Codec>&);
+
+  const Problem& problem_;
+  std::optional<BoundRules> rules_;
+  std::vector<Codec> codecs_;
+  std::unique_ptr<IterationBounds> bounds_;
+};
+
+/// What surely stays on the devices in all schedules that the passes make: pipelines may update before others are done.
+Stays stays_with(std::span<const Pass>);
+
+bool packs(std::span<const Pass>);
+
+}  // namespace plimsoll

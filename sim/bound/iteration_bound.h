@@ -1,0 +1,52 @@
+#pragma once
+// What no schedule of an iteration on one device within a memory budget can beat, by the best of several instants.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sim/bound/snapshot_cut.h"
+
+namespace plimsoll {
+
+struct IterationBound {
+  Seconds time;                ///< no schedule is faster
+  std::optional<OpId> at;      ///< the instant that it comes from; unset: all ops once, whatever the budget
+  double price = 0;            ///< there, of a byte, in seconds
+  std::optional<Bytes> needs;  ///< set: no schedule fits the budget; the least that the instant leaves
+};
+
+/// All links by which values can leave the device for its host and its disk, together.
+BytesPerSecond ways_out(const Platform&, DeviceId);
+
+/// The op at which most is live if ops run in the given order, each once.
+OpId fullest_op(const SnapshotModel&);
+
+class IterationBounds {
+ public:
+  /// The problem, and what the rules point to, must outlive it.
+  IterationBounds(const Problem&, DeviceId, const BoundRules& = {});
+
+  /// By the last op of the forward, if there is a backward, the fullest op of plain training, and these instants. A
+  /// budget that is not there is unlimited.
+  IterationBound within(std::optional<Bytes> budget, std::span<const OpId> instants = {});
+
+  /// Without these, but for a plan of that time: by the op where it is fullest and ops round it, until it is close.
+  IterationBound within(std::optional<Bytes> budget, OpId round, Seconds reached);
+
+ private:
+  SnapshotCuts& cuts(OpId, MicroBatch);
+  void improve(IterationBound&, Bytes budget, OpId);
+  bool may_be_one_call(Bytes budget) const;
+
+  const Problem& problem_;
+  SnapshotModel model_;
+  std::optional<SnapshotModel> one_call_;  ///< where its costs are others
+  std::vector<OpId> instants_;
+  std::map<std::pair<OpId, MicroBatch>, std::unique_ptr<SnapshotCuts>> cuts_;
+};
+
+}  // namespace plimsoll

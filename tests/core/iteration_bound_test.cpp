@@ -1,0 +1,219 @@
+// Bounds by cuts at an instant, against all schedules of tiny graphs, and by hand.
+
+#include "sim/bound/iteration_bound.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/core/bound_oracle.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<OpId> all_ops(const Problem& problem) {
+  std::vector<OpId> all;
+  for (std::uint32_t o = 0; o < problem.graph.ops.size(); ++o) all.push_back({o});
+  return all;
+}
+
+std::vector<SnapshotCut> front_at(const SnapshotModel& model, OpId op) {
+  return SnapshotCuts(model, instant_at(model, op)).front();
+}
+
+/// Kept and counted bytes of all cuts at all ops, and a byte less.
+std::set<std::int64_t> bends_of(const Problem& problem) {
+  const SnapshotModel model = snapshot_model(problem, DeviceId{0}, {.one_call = false});
+  std::set<std::int64_t> budgets;
+  for (const OpId op : all_ops(problem)) {
+    if (!model.ops[op.index].is_there) continue;
+    const Bytes fixed = instant_at(model, op).bytes;
+    for (const SnapshotCut& cut : front_at(model, op)) {
+      budgets.insert((fixed + cut.kept_bytes).count);
+      budgets.insert((fixed + cut.kept_bytes).count - 1);
+    }
+  }
+  return budgets;
+}
+
+TEST_CASE("no schedule of a tiny graph is faster than the bound, at any bend and a byte below", "[bound][property]") {
+  std::uint32_t points = 0, repeating = 0, tight = 0;
+  for (const RandomCase seed : fewer_cases(1, 660)) {
+    const ProblemOptions options{.gradients = seed % 3 == 0 ? Gradients::existing : Gradients::fresh};
+    const Problem problem = problem_of(tiny_graph(seed, 5 + seed % 3), gpus({}), options);
+    IterationBounds bounds(problem, DeviceId{0});
+    const IterationBound once = bounds.within(std::nullopt);
+    for (const std::int64_t budget : bends_of(problem)) {
+      const IterationBound bound = bounds.within(Bytes{budget}, all_ops(problem));
+      const std::optional<double> fastest = fastest_by_trying(problem, budget);
+      CAPTURE(seed, budget, bound.time.value, fastest.value_or(-1));
+      if (bound.needs) {
+        REQUIRE(!fastest);
+        REQUIRE(bound.needs->count > budget);
+      }
+      if (!fastest) continue;
+      ++points;
+      REQUIRE(bound.time.value <= *fastest + 1e-9);
+      if (*fastest <= once.time.value) continue;
+      ++repeating;
+      tight += bound.time.value >= *fastest - 1e-6 ? 1 : 0;
+    }
+  }
+  CAPTURE(points, repeating, tight);
+  if (!all_cases()) return;
+  CHECK(points > cases_of(600));
+  CHECK(repeating > cases_of(200));
+  CHECK(tight > cases_of(44));  // where the best trades of bytes for time are just affordable
+}
+
+TEST_CASE("a cut costs its flow, and all that runs after the instant finds what it reads", "[bound][property]") {
+  for (const RandomCase seed : random_cases(1, 200)) {
+    const Problem problem = problem_of(random_graph(seed, 12), gpus({}));
+    const BytesPerSecond out{seed % 2 == 0 ? 0.0 : 3.0};
+    const SnapshotModel model = snapshot_model(problem, DeviceId{0}, {.out = out, .one_call = false});
+    const OpId op{static_cast<std::uint32_t>(seed % problem.graph.ops.size())};
+    if (!model.ops[op.index].is_there) continue;
+    SnapshotCuts cuts(model, instant_at(model, op));
+    const Instant& instant = cuts.instant();
+    double weight = 1e18;
+    for (const SnapshotCut& cut : cuts.front()) {
+      CAPTURE(seed, cut.price);
+      REQUIRE(cut.weight < weight);
+      weight = cut.weight;
+      if (cut.price > 0) REQUIRE(cut.value == Approx(cut.extra.value + cut.price * cut.weight).epsilon(1e-9));
+      Bytes kept;
+      Seconds extra;
+      for (std::size_t v = 0; v < model.values.size(); ++v) kept += cut.kept[v] ? model.values[v].bytes : Bytes{0};
+      for (std::size_t o = 0; o < model.ops.size(); ++o) {
+        if (cut.again[o]) extra += model.ops[o].again;
+        if (cut.again[o]) REQUIRE(!model.ops[o].once);
+        if (instant.side[o] == Side::after) REQUIRE((cut.runs[o] || model.ops[o].reads.empty()));
+        if (!cut.runs[o]) continue;
+        for (const std::uint32_t v : model.ops[o].reads) {
+          const std::optional<std::uint32_t> maker = model.values[v].maker;
+          const bool made = maker && (cut.runs[*maker] || instant.side[*maker] == Side::itself ||
+                                      instant.side[*maker] == Side::after);
+          const auto has_run = [&](std::uint32_t r) { return instant.side[r] == Side::before; };
+          const bool comes = !maker && std::ranges::none_of(model.values[v].readers, has_run);
+          REQUIRE((cut.kept[v] || instant.counted[v] || made || comes));
+        }
+      }
+      CHECK(kept == cut.kept_bytes);
+      CHECK(extra.value == Approx(cut.extra.value));
+    }
+  }
+}
+
+TEST_CASE("the bound falls with the budget and the links, to all ops once at plain training's peak", "[bound]") {
+  for (const RandomCase seed : random_cases(1, 60)) {
+    const Problem problem = problem_of(random_graph(seed, 10), gpus({}));
+    const SnapshotModel model = snapshot_model(problem, DeviceId{0}, {.one_call = false});
+    Bytes most;
+    for (const OpId op : all_ops(problem)) {
+      if (!model.ops[op.index].is_there) continue;
+      SnapshotCuts cuts(model, instant_at(model, op));
+      most = std::max(most, cuts.instant().bytes + cuts.at(0).kept_bytes);
+    }
+    std::vector<std::vector<double>> times;  // by link, by budget
+    for (const double out : {0.0, 1.0, 3.0, 10.0}) {
+      IterationBounds bounds(problem, DeviceId{0}, {.out = {out}});
+      times.emplace_back();
+      for (std::int64_t tenth = 1; tenth <= 10; ++tenth) {
+        const IterationBound bound = bounds.within(Bytes{most.count * tenth / 10}, all_ops(problem));
+        CAPTURE(seed, out, tenth);
+        times.back().push_back(bound.needs ? 1e9 : bound.time.value);
+        if (tenth > 1) CHECK(times.back()[tenth - 1] <= times.back()[tenth - 2] * (1 + 1e-9));
+        if (out > 0) CHECK(times.back().back() <= times[times.size() - 2][tenth - 1] * (1 + 1e-9));
+      }
+      CHECK(times.back().back() == model.base.value);
+    }
+  }
+}
+
+/// a (10 B, 2 s) is read by b (4 B, 3 s) and the last backward; a loss (1 B, 1 s) and two backwards (1 B, 1 s each).
+Graph worked_graph() {
+  Graph graph;
+  graph.name = "worked";
+  const auto add = [&](const char* name, Phase phase, std::int64_t bytes, double seconds, std::vector<TensorId> reads) {
+    const TensorKind kind = phase == Phase::forward ? TensorKind::activation : TensorKind::gradient;
+    graph.tensors.push_back(
+        {.name = name, .kind = kind, .bytes = Bytes{bytes}, .storage = id_at<StorageId>(graph.storages++)});
+    const TensorId made = id_at<TensorId>(graph.tensors.size() - 1);
+    graph.ops.push_back(
+        {.name = name, .phase = phase, .duration = Seconds{seconds}, .inputs = std::move(reads), .outputs = {made}});
+    return made;
+  };
+  const TensorId a = add("a", Phase::forward, 10, 2, {});
+  const TensorId b = add("b", Phase::forward, 4, 3, {a});
+  const TensorId loss = add("loss", Phase::forward, 1, 1, {b});
+  const TensorId g = add("g", Phase::backward, 1, 1, {loss, b});
+  add("h", Phase::backward, 1, 1, {g, a});
+  return graph;
+}
+
+TEST_CASE("a bound by hand", "[bound]") {
+  const Problem problem = problem_of(worked_graph(), gpus({}));
+  IterationBounds bounds(problem, DeviceId{0});
+  CHECK(bounds.within(std::nullopt).time == Seconds{8});
+  CHECK(bounds.within(Bytes{16}).time == Seconds{8});
+  // Of the 16 bytes when g begins, 10 are those of a, which 2 s make again: 0.2 s a byte.
+  const IterationBound less = bounds.within(Bytes{15});
+  CHECK(less.time.value == Approx(8.2));
+  CHECK(less.price == Approx(0.2));
+  CHECK(problem.graph[less.at.value()].name == "g");
+  CHECK(bounds.within(Bytes{6}).time.value == Approx(10));
+  const IterationBound none = bounds.within(Bytes{5});
+  CHECK(none.needs == Bytes{6});
+  CHECK(problem.graph[none.at.value()].name == "g");
+
+  const Problem thrice = problem_of(worked_graph(), gpus({}), {.micro_batches = 3});
+  CHECK(IterationBounds(thrice, DeviceId{0}).within(Bytes{15}).time.value == Approx(24.6));
+}
+
+TEST_CASE("what can leave while ops run need not be kept", "[bound]") {
+  const Problem problem = problem_of(worked_graph(), gpus({.to_host = BytesPerSecond{1}}));
+  CHECK(ways_out(problem.platform, DeviceId{0}) == BytesPerSecond{1});
+  IterationBounds bounds(problem, DeviceId{0}, {.out = ways_out(problem.platform, DeviceId{0})});
+  CHECK(bounds.within(Bytes{10}).time.value == Approx(8));  // a, b and the loss take 6 s before g
+  CHECK(bounds.within(Bytes{9}).time.value == Approx(8.2));
+  const Platform with_disk = gpus({.to_host = BytesPerSecond{4}, .to_disk = BytesPerSecond{2}});
+  CHECK(ways_out(with_disk, DeviceId{0}) == BytesPerSecond{4});  // the disk lies behind the host
+  CHECK(ways_out(gpus({}), DeviceId{0}) == unlimited_bandwidth);
+}
+
+TEST_CASE("tied storages, versions in place and packed forms are counted as they are kept", "[bound]") {
+  Graph graph = worked_graph();
+  graph.tensors.push_back(
+      {.name = "a, tied", .kind = TensorKind::activation, .bytes = Bytes{10}, .storage = graph.tensors[0].storage});
+  graph.ops[0].outputs.push_back(id_at<TensorId>(graph.tensors.size() - 1));
+  graph.ops[4].inputs.push_back(id_at<TensorId>(graph.tensors.size() - 1));  // reads both names of one storage
+  const Problem tied = problem_of(graph, gpus({}));
+  CHECK(IterationBounds(tied, DeviceId{0}).within(Bytes{16}).time == Seconds{8});
+  CHECK(IterationBounds(tied, DeviceId{0}).within(Bytes{15}).time.value == Approx(8.2));
+
+  Graph in_place = worked_graph();
+  in_place.tensors[2].storage = in_place.tensors[1].storage;  // the loss overwrites b
+  in_place.tensors[2].bytes = Bytes{4};
+  in_place.ops[2].mutates = {TensorId{1}};
+  in_place.ops[3].inputs = {TensorId{2}};
+  const Problem overwriting = problem_of(in_place, gpus({}));
+  const SnapshotModel model = snapshot_model(overwriting, DeviceId{0});
+  CHECK(instant_at(model, OpId{2}).bytes == Bytes{4});
+  CHECK(IterationBounds(overwriting, DeviceId{0}).within(Bytes{15}).time == Seconds{8});
+  CHECK(IterationBounds(overwriting, DeviceId{0}).within(Bytes{14}).time.value == Approx(8.2));
+}
+
+TEST_CASE("without a backward the instant is where plain training is fullest", "[bound]") {
+  const Problem problem = problem_of(row_of_ops(4), gpus({}));
+  const IterationBound bound = IterationBounds(problem, DeviceId{0}).within(Bytes{8});
+  CHECK(bound.time == Seconds{4});
+  CHECK(problem.graph[bound.at.value()].name == "o0");
+  CHECK(IterationBounds(problem, DeviceId{0}).within(Bytes{7}).needs == Bytes{8});
+}
+
+}  // namespace
+}  // namespace plimsoll
