@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/list.h"
 
@@ -62,10 +63,9 @@ std::optional<double> ClassBounds::gap(const Schedule& schedule, const Timeline&
       fullest == no_op ? bounds.within(budget) : bounds.within(budget, fullest, timeline.makespan);
   EXPECTS(!bound.needs);  // the schedule fits
   if (!(bound.time > Seconds{0})) return std::nullopt;
-  constexpr double rounding = 1e-9;
   const double gap = timeline.makespan / bound.time - 1;
-  EXPECTS(gap > -rounding);
-  return gap < rounding ? 0 : gap;
+  EXPECTS(gap > -model_tolerance);
+  return beyond_rounding(gap, model_tolerance);
 }
 
 }  // namespace plimsoll

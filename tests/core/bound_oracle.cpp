@@ -229,6 +229,7 @@ class TinyGraph {
       const std::uint32_t r = i == 0 ? size - 1 : random_.chance(0.7) && !forward ? mirrored : random_.below(size);
       if (!lists(op.inputs, readable_[r])) op.inputs.push_back(readable_[r]);
     }
+    if (!forward && random_.chance(0.15)) op.inputs.push_back(tensor(TensorKind::input, random_.between(1, 6)));
     const TensorKind kind = forward ? TensorKind::activation : TensorKind::gradient;
     std::vector<TensorId> made;
     const TensorId first = op.inputs.front();
@@ -239,12 +240,12 @@ class TinyGraph {
     } else {
       made.push_back(tensor(kind, random_.between(1, 8)));
     }
-    if (random_.chance(0.2)) {
+    if (random_.chance(forward ? 0.4 : 0.2)) {
       const Tensor beside = graph_[made.front()];
-      const bool together = random_.chance(0.5);
+      const bool together = random_.chance(0.3);
       const std::int64_t bytes = together ? beside.bytes.count : random_.between(1, 8);
       made.push_back(tensor(kind, bytes, together ? std::optional(beside.storage) : std::nullopt));
-      if (forward && !together && random_.chance(0.6)) {
+      if (forward && !together && random_.chance(0.8)) {
         op.saved = {made.back()};
         op.nograd_duration = Seconds{static_cast<double>(random_.below(6))};
         op.nograd_workspace = Bytes{random_.below(4)};

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/bound/snapshot_cut.h"
+#include "sim/bound/snapshot_model.h"
 #include "tests/core/bound_oracle.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
@@ -180,6 +182,17 @@ TEST_CASE("what can leave while ops run need not be kept", "[bound]") {
   IterationBounds bounds(problem, DeviceId{0}, {.out = ways_out(problem.platform, DeviceId{0})});
   CHECK(bounds.within(Bytes{10}).time.value == Approx(8));  // a, b and the loss take 6 s before g
   CHECK(bounds.within(Bytes{9}).time.value == Approx(8.2));
+  Graph with_other = worked_graph();  // an op of 3 s beside them, whose byte the last one reads
+  with_other.tensors.push_back({.name = "n", .bytes = Bytes{1}, .storage = id_at<StorageId>(with_other.storages++)});
+  const TensorId other = id_at<TensorId>(with_other.tensors.size() - 1);
+  with_other.ops.insert(with_other.ops.begin(), {.name = "n", .duration = Seconds{3}, .outputs = {other}});
+  with_other.ops.back().inputs.push_back(other);
+  const Problem beside = problem_of(with_other, gpus({.to_host = BytesPerSecond{1}}));
+  IterationBounds beside_bounds(beside, DeviceId{0}, {.out = {1}});
+  CHECK(beside_bounds.within(Bytes{8}).time.value == Approx(11));  // 9 s before g
+  CHECK(beside_bounds.within(Bytes{7}).time.value == Approx(11.2));
+  CHECK(IterationBounds(beside, DeviceId{0}).within(Bytes{16}).time == Seconds{11});  // it may run after g
+
   const Platform with_disk = gpus({.to_host = BytesPerSecond{4}, .to_disk = BytesPerSecond{2}});
   CHECK(ways_out(with_disk, DeviceId{0}) == BytesPerSecond{4});  // the disk lies behind the host
   CHECK(ways_out(gpus({}), DeviceId{0}) == unlimited_bandwidth);
@@ -205,6 +218,24 @@ TEST_CASE("tied storages, versions in place and packed forms are counted as they
   CHECK(instant_at(model, OpId{2}).bytes == Bytes{4});
   CHECK(IterationBounds(overwriting, DeviceId{0}).within(Bytes{15}).time == Seconds{8});
   CHECK(IterationBounds(overwriting, DeviceId{0}).within(Bytes{14}).time.value == Approx(8.2));
+}
+
+TEST_CASE("an op that saves may have run without saving, and others have read the rest", "[bound]") {
+  Graph graph;
+  graph.name = "saving";
+  for (const std::int64_t bytes : {10, 1, 5, 1, 1}) {
+    graph.tensors.push_back({.name = "t", .bytes = Bytes{bytes}, .storage = id_at<StorageId>(graph.storages++)});
+  }
+  const TensorId v{0}, x{1}, saved{2}, y{3}, g{4};
+  graph.ops = {
+      {.name = "v", .duration = Seconds{2}, .outputs = {v}},
+      {.name = "c", .duration = Seconds{1}, .nograd_duration = Seconds{0}, .outputs = {x, saved}, .saved = {saved}},
+      {.name = "e", .duration = Seconds{1}, .inputs = {v, x}, .outputs = {y}},
+      {.name = "g", .phase = Phase::backward, .duration = Seconds{1}, .inputs = {y, saved}, .outputs = {g}}};
+  const Problem problem = problem_of(graph, gpus({}));
+  // Within 15 bytes c saves after e, for which it has run without.
+  CHECK(fastest_by_trying(problem, 15) == 5.0);
+  CHECK(IterationBounds(problem, DeviceId{0}).within(Bytes{15}, all_ops(problem)).time == Seconds{5});
 }
 
 TEST_CASE("without a backward the instant is where plain training is fullest", "[bound]") {
