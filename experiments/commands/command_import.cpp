@@ -31,26 +31,27 @@ struct ImportArguments {
   std::string format, file, trace, allocator, as, device;
 };
 
-/// The model of a trace, or a table of layers for `plimsoll stages`.
-using Imported = std::variant<Graph, LayerTable>;
-
 struct Importer {
   std::string_view format;
-  Imported (*import)(const std::string& file);
+  std::variant<Chain, Graph> (*import)(const std::string& file);
+  LayerTable (*layers)(const std::string& file) = nullptr;  ///< a table for `plimsoll stages`, where a trace says less
 };
+
+using Model = std::variant<Chain, Graph>;
 
 constexpr std::array importers{
-    Importer{"checkmate-graph", [](const std::string& file) { return Imported{read_checkmate_graph(file)}; }},
-    Importer{"dtr-log", [](const std::string& file) { return Imported{graph_of_dtr_log(read_dtr_log(file))}; }},
-    Importer{"pardnn-dag", [](const std::string& file) { return Imported{read_pardnn_dag(file)}; }},
-    Importer{"dot", [](const std::string& file) { return Imported{read_dot_graph(file)}; }},
-    Importer{"dnn-partitioning", [](const std::string& file) { return Imported{read_dnn_partitioning(file)}; }},
-    Importer{"pipedream", [](const std::string& file) { return Imported{read_pipedream_profile(file)}; }},
-    Importer{"sapp", [](const std::string& file) { return Imported{read_sapp_layers(file)}; }},
-    Importer{"piper", [](const std::string& file) { return Imported{read_piper_graph(file)}; }},
+    Importer{"checkmate-graph", [](const std::string& file) { return Model{read_checkmate_graph(file)}; }},
+    Importer{"dtr-log", [](const std::string& file) { return Model{graph_of_dtr_log(read_dtr_log(file))}; }},
+    Importer{"pardnn-dag", [](const std::string& file) { return Model{read_pardnn_dag(file)}; }},
+    Importer{"dot", [](const std::string& file) { return Model{read_dot_graph(file)}; }},
+    Importer{"pipedream", [](const std::string& file) { return Model{read_pipedream_profile(file)}; }},
+    Importer{"dnn-partitioning", [](const std::string& file) { return Model{read_dnn_partitioning_graph(file)}; },
+             [](const std::string& file) { return read_dnn_partitioning(file); }},
+    Importer{"sapp", [](const std::string& file) { return Model{read_sapp_chain(file)}; },
+             [](const std::string& file) { return read_sapp_layers(file); }},
+    Importer{"piper", [](const std::string& file) { return Model{read_piper_chain(file)}; },
+             [](const std::string& file) { return read_piper_graph(file); }},
 };
-
-constexpr std::string_view two_ways_format = "dnn-partitioning";
 
 // No traces.
 constexpr std::string_view order_format = "pipeline-csv";
@@ -65,16 +66,53 @@ std::vector<std::string_view> formats() {
   return names;
 }
 
-/// A table of layers unless a graph is asked for.
-Imported imported_as(const ImportArguments& arguments, const Importer& importer) {
-  constexpr std::array<std::string_view, 2> ways{"layers", "graph"};
-  if (!arguments.as.empty()) {
-    if (std::ranges::find(ways, arguments.as) == ways.end()) {
-      throw InputError(fmt::format("--as: expected {}, found '{}'", alternatives(ways), arguments.as));
+/// Whether a table of layers is asked for instead of a trace.
+bool wants_layers(const ImportArguments& arguments, const Importer* importer) {
+  if (arguments.as.empty()) return false;
+  if (importer == nullptr || importer->layers == nullptr) {
+    std::vector<std::string_view> names;
+    for (const Importer& each : importers) {
+      if (each.layers != nullptr) names.push_back(each.format);
     }
-    if (arguments.as == "graph") return read_dnn_partitioning_graph(arguments.file);
+    throw InputError(fmt::format("--as: is for {} only", alternatives(names)));
   }
-  return importer.import(arguments.file);
+  constexpr std::array<std::string_view, 2> ways{"trace", "layers"};
+  if (std::ranges::find(ways, arguments.as) == ways.end()) {
+    throw InputError(fmt::format("--as: expected {}, found '{}'{}", alternatives(ways), arguments.as,
+                                 suggestion(arguments.as, ways)));
+  }
+  return arguments.as == "layers";
+}
+
+int import_layers(const ImportArguments& arguments, const Importer& importer, const std::string& command_line) {
+  if (!arguments.device.empty()) throw InputError("--device: is for traces only, not for tables of layers");
+  LayerTable table = importer.layers(arguments.file);
+  table.notes.emplace_back("made_by", made_by(command_line));
+  write_layer_table(arguments.trace, table);
+  std::cout << fmt::format("{}: {} layers, {} edges\n", arguments.trace, table.layers.size(), table.edges.size());
+  return exit_fine;
+}
+
+std::string counts_of(const Model& model) {
+  if (const auto* chain = std::get_if<Chain>(&model)) {
+    return fmt::format("{} stages, {} parameters", chain->stages.size(), chain->parameters.size());
+  }
+  const auto& graph = std::get<Graph>(model);
+  return fmt::format("{} ops, {} tensors", graph.ops.size(), graph.tensors.size());
+}
+
+int import_trace(const ImportArguments& arguments, const Importer& importer, const std::string& command_line) {
+  Model model = importer.import(arguments.file);
+  Source& source = std::visit([](auto& made) -> Source& { return made.source; }, model);
+  if (!arguments.device.empty()) source.device = arguments.device;
+  source.notes.emplace_back("made_by", made_by(command_line));
+  std::string text = fmt::format("{}: {}\n", arguments.trace, counts_of(model));
+  for (const auto& [key, note] : source.notes) {
+    if (key == "left_out") text += fmt::format("left out: {}\n", note);
+  }
+  write_trace(arguments.trace, Trace{std::move(model)});
+  std::cout << text;
+  return exit_fine;
 }
 
 /// Judged, and written without empty cells and FSDP's, B apart where the file has I and W.
@@ -92,9 +130,8 @@ int import_order(const ImportArguments& arguments) {
 int run_import(const ImportArguments& arguments, const std::string& command_line) {
   const bool is_no_trace = arguments.format == snapshot_format || arguments.format == order_format;
   if (is_no_trace && !arguments.device.empty()) throw InputError("--device: is for traces only");
-  if (!arguments.as.empty() && arguments.format != two_ways_format) {
-    throw InputError(fmt::format("--as: is for {} only", two_ways_format));
-  }
+  const auto importer = std::ranges::find(importers, std::string_view(arguments.format), &Importer::format);
+  const bool layers = wants_layers(arguments, importer == importers.end() ? nullptr : &*importer);
   if (arguments.format == snapshot_format) {
     import_memory_snapshot(arguments.file, arguments.allocator, arguments.trace);
     return exit_fine;
@@ -105,23 +142,9 @@ int run_import(const ImportArguments& arguments, const std::string& command_line
     throw InputError("import: expected -o and a file");
   }
   if (arguments.format == order_format) return import_order(arguments);
-  for (const Importer& importer : importers) {
-    if (importer.format != arguments.format) continue;
-    Imported imported = imported_as(arguments, importer);
-    if (auto* table = std::get_if<LayerTable>(&imported)) {
-      if (!arguments.device.empty()) throw InputError("--device: is for traces only, not for tables of layers");
-      table->notes.emplace_back("made_by", made_by(command_line));
-      write_layer_table(arguments.trace, *table);
-      std::cout << fmt::format("{}: {} layers, {} edges\n", arguments.trace, table->layers.size(), table->edges.size());
-    } else {
-      auto& graph = std::get<Graph>(imported);
-      if (!arguments.device.empty()) graph.source.device = arguments.device;
-      graph.source.notes.emplace_back("made_by", made_by(command_line));
-      const std::string counts = fmt::format("{} ops, {} tensors", graph.ops.size(), graph.tensors.size());
-      write_trace(arguments.trace, Trace{std::move(graph)});
-      std::cout << fmt::format("{}: {}\n", arguments.trace, counts);
-    }
-    return exit_fine;
+  if (importer != importers.end()) {
+    return layers ? import_layers(arguments, *importer, command_line)
+                  : import_trace(arguments, *importer, command_line);
   }
   throw InputError(fmt::format("import: unknown format '{}', expected {}{}", arguments.format, alternatives(formats()),
                                suggestion(arguments.format, formats())));
@@ -137,8 +160,8 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
       ->add_option("format", arguments->format,
                    "format of FILE, unpacked (traces/imports.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
                    "dtr-log (log of DTR's simulator simrd), pardnn-dag (lines of ops, then of edges), dot (Graphviz:\n"
-                   "nodes with times and sizes), pipeline-csv (order of a pipeline's turns); for 'plimsoll\n"
-                   "stages': dnn-partitioning, piper, sapp (JSON), pipedream (graph.txt); memory-snapshot (pickle of\n"
+                   "nodes with times and sizes), pipedream (graph.txt), dnn-partitioning, piper, sapp (JSON of these\n"
+                   "planners), pipeline-csv (order of a pipeline's turns), memory-snapshot (pickle of\n"
                    "torch.cuda.memory._snapshot()): tells which allocators reserve as much")
       ->required();
   command->add_option("file", arguments->file, "file to read")->required()->type_name("FILE");
@@ -148,7 +171,8 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
       ->type_name("TRACE");
   command
       ->add_option("--as", arguments->as,
-                   "dnn-partitioning: layers (for 'plimsoll stages'; the default) or graph (a trace)")
+                   "dnn-partitioning, piper, sapp: trace (the default) or layers (a table for 'plimsoll stages', with\n"
+                   "what a trace leaves out)")
       ->type_name("WHAT");
   command
       ->add_option("--device", arguments->device,

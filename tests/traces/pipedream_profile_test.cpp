@@ -4,6 +4,7 @@
 
 #include "tests/bad_input.h"
 #include "traces/imports/pipedream_profile.h"
+#include "traces/trace_file.h"
 
 namespace plimsoll {
 namespace {
@@ -23,20 +24,29 @@ const std::string profile =
     "parameter_size=32.000\n"
     "\tnode1 -- node2\n\tnode2 -- node3\n\tnode3 -- node4\n\tnode3 -- node5\n\tnode5 -- node6\n";
 
-TEST_CASE("a profile's nodes become layers, without inputs and results that nobody reads", "[pipedream_profile]") {
-  const LayerTable table = parse_pipedream_profile(profile, "folder/net.txt");
-  CHECK(table.name == "net");
-  REQUIRE(table.layers.size() == 4);
-  CHECK(table.layers[0].name == "node2 Conv2d(3, 4)");
-  CHECK(table.layers[1].name == "node3 LSTM(4 -- 5)");
-  const LayerOption& lstm = table.layers[1].options.at(0);
+TEST_CASE("a profile's nodes become stages, without inputs and results that nobody reads", "[pipedream_profile]") {
+  const Chain chain = parse_pipedream_profile(profile, "folder/net.txt");
+  CHECK(chain.name == "net");
+  REQUIRE(chain.stages.size() == 4);
+  CHECK(chain.stages[0].name == "node2 Conv2d(3, 4)");
+  const Stage &conv = chain.stages[0], &lstm = chain.stages[1], &item = chain.stages[2], &linear = chain.stages[3];
+  CHECK(lstm.name == "node3 LSTM(4 -- 5)");
   CHECK(lstm.forward.value == Approx(2e-3));
   CHECK(lstm.backward.value == Approx(4e-3));
-  CHECK(lstm.kept == Bytes{80});
-  CHECK(lstm.parameters == Bytes{16});
-  CHECK(lstm.fixed == Bytes{16});
-  CHECK(table.edges == std::vector<LayerEdge>{{0, 1, Bytes{100}, {}}, {1, 2, Bytes{80}, {}}, {2, 3, Bytes{60}, {}}});
-  CHECK(parse_layer_table(layer_table_text(table), "written.json") == table);
+  REQUIRE(lstm.parameters.size() == 1);
+  CHECK(chain.parameters[lstm.parameters[0]] == Parameter{.name = lstm.name, .bytes = Bytes{16}});
+  CHECK(chain.parameters.size() == 3);  // none of the item
+  // What an edge carries is a tensor on the boundaries up to its last reader.
+  CHECK(chain.boundaries == std::vector<std::vector<std::uint32_t>>{{}, {0}, {1}, {2}, {}});
+  CHECK(chain.tensors[1].bytes == Bytes{80});
+  CHECK(conv.output == Bytes{100});
+  CHECK(lstm.saved == Bytes{80});
+  CHECK(item.input_gradient == Bytes{80});
+  CHECK(lstm.tensors == StageTensors{{0, 1}, {0}});
+  // Nobody reads the last one's, which it keeps all the same.
+  CHECK(linear.output == Bytes{0});
+  CHECK(linear.saved == Bytes{4});
+  CHECK(parse_trace(trace_text(Trace{chain}), "written.json") == Trace{chain});
 }
 
 std::string profile_complaint(const std::string& what, const std::string& instead) {

@@ -1,9 +1,11 @@
 // SAPP's layers: what the import makes of them, and what each complaint says.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/bad_input.h"
 #include "traces/imports/sapp_layers.h"
+#include "traces/trace_file.h"
 
 namespace plimsoll {
 namespace {
@@ -32,6 +34,43 @@ TEST_CASE("layers of SAPP become layers with an option a way to recompute", "[sa
   CHECK(body.options[2].backward.value == Approx(0.54));
   CHECK(body.options[2].fixed == Bytes{1'583'000'000});
   CHECK(parse_layer_table(layer_table_text(table), "written.json") == table);
+}
+
+TEST_CASE("as a chain, equal layers of SAPP are stages, each by itself, between the first and the last",
+          "[sapp_layers]") {
+  const Chain chain = parse_sapp_chain(described, "small.json");
+  REQUIRE(chain.stages.size() == 98);
+  CHECK(chain.stages[0].name == "a");
+  CHECK(chain.stages[1].name == "b[0]");
+  CHECK(chain.stages[97].name == "c");
+  const Stage& body = chain.stages[50];
+  CHECK(body.forward.value == Approx(0.18));
+  CHECK(body.backward.value == Approx(0.36));
+  CHECK(boundary_bytes(chain, 50) == Bytes{32'000'000});  // what full recomputation keeps
+  CHECK(body.saved == Bytes{826'000'000});                // with what it hands on instead of what it reads
+  CHECK(body.recomputable);
+  CHECK(chain.stages[0].saved == Bytes{32'000'000});
+  CHECK(parameter_bytes(chain) == Bytes{(11'000 + 96 * 1583 + 2473) * std::int64_t{1'000'000}});
+  CHECK(std::ranges::none_of(chain.parameters, &Parameter::trained));
+  const std::pair<std::string, std::string> left_out{"left_out",
+                                                     "ways to run layers: 'select' on 1 device (of 96 layers)"};
+  CHECK(std::ranges::find(chain.source.notes, left_out) != chain.source.notes.end());
+  CHECK(parse_trace(trace_text(Trace{chain}), "written.json") == Trace{chain});
+}
+
+TEST_CASE("without full recomputation a layer of SAPP has no input to be computed again from", "[sapp_layers]") {
+  std::string text = described;
+  text.replace(text.find("\"memory_recompute\": 32, "), 24, "");
+  const Chain chain = parse_sapp_chain(text, "small.json");
+  CHECK(boundary_bytes(chain, 50) == Bytes{0});
+  CHECK(chain.stages[50].saved == Bytes{826'000'000});
+  CHECK_FALSE(chain.stages[50].recomputable);
+}
+
+TEST_CASE("a chain has at most 100,000 of SAPP's layers", "[sapp_layers]") {
+  std::string text = described;
+  text.replace(text.find("96"), 2, "99999");
+  CHECK(complaint_of([&] { parse_sapp_chain(text, "small.json"); }) == "small: 100001 layers, expected at most 100000");
 }
 
 std::string sapp_complaint(const std::string& what, const std::string& instead) {

@@ -199,6 +199,8 @@ Graph parse_dnn_partitioning_graph(std::string text, std::string file_name) {
       {"assumed",
        "fp32, which the file does not say; the size of a node is a parameter of its own, resident throughout; "
        "values have the bytes of their edges, whose costs are left out; no workspaces"},
+      {"left_out",
+       "costs of edges: the platform's links decide how long a transfer takes; that nodes may run on the host"},
       {"accelerators", fmt::format("{}", draft.table.devices.value_or(1))},
       {"accelerator_bytes", fmt::format("{}", draft.table.memory.value_or(Bytes{}).count)}};
   Complaints complaints(file_name);

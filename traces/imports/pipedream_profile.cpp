@@ -11,6 +11,7 @@
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "sim/io/text_file.h"
+#include "traces/imports/layer_chain.h"
 
 namespace plimsoll {
 namespace {
@@ -84,7 +85,7 @@ class ProfileReader {
     option.kept = bytes(line, rest, "activation_size");
     option.parameters = bytes(line, rest, "parameter_size");
     if (!rest.empty()) complain(line, rest, "", "expected the end of the line");
-    option.fixed = option.parameters;
+    option.fixed = 2 * option.parameters;  // and their gradients
     if (!named_.emplace(name, nodes_.size()).second) complain(line, line, name, "a second node of this name");
     nodes_.push_back(std::move(node));
   }
@@ -158,7 +159,11 @@ class ProfileReader {
   LayerTable table() {
     LayerTable made;
     made.name = std::filesystem::path(file_).stem().string();
-    made.notes = {{"imported_from", "a profile of PipeDream; a node's activation is what its edges carry"}};
+    made.notes = {
+        {"imported_from", "a profile of PipeDream; a node's activation is what its edges carry"},
+        {"assumed",
+         "fp32, which the file does not say; each backward reads what its node has read and made; no workspaces; "
+         "the network's input takes no memory"}};
     std::set<std::pair<std::size_t, std::size_t>> ends;
     for (const WrittenEdge& edge : edges_) {
       const auto from = known(edge, edge.from, 2);
@@ -198,11 +203,11 @@ class ProfileReader {
 
 }  // namespace
 
-LayerTable parse_pipedream_profile(const std::string& text, const std::string& file_name) {
-  return ProfileReader(text, file_name).read();
+Chain parse_pipedream_profile(const std::string& text, const std::string& file_name) {
+  return chain_of(ProfileReader(text, file_name).read(), {});
 }
 
-LayerTable read_pipedream_profile(const std::filesystem::path& path) {
+Chain read_pipedream_profile(const std::filesystem::path& path) {
   return parse_pipedream_profile(read_text_file(path), path.string());
 }
 

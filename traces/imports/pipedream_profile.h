@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <string>
 
-#include "traces/layer_table.h"
+#include "sim/core/chain.h"
 
 namespace plimsoll {
 
-/// Inputs, and results of a call that nobody reads, are left out, as PipeDream's optimizer does. Throws InputError with
-/// file:line:column for what is malformed.
-LayerTable read_pipedream_profile(const std::filesystem::path&);
-LayerTable parse_pipedream_profile(const std::string& text, const std::string& file_name);
+/// A node is a stage. Inputs, and results of a call that nobody reads, are left out, as PipeDream's optimizer does.
+/// Throws InputError with file:line:column for what is malformed.
+Chain read_pipedream_profile(const std::filesystem::path&);
+Chain parse_pipedream_profile(const std::string& text, const std::string& file_name);
 
 }  // namespace plimsoll

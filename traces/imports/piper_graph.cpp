@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
 #include "sim/io/fields.h"
 #include "sim/io/text_file.h"
+#include "traces/imports/layer_chain.h"
 #include "traces/imports/layer_numbers.h"
 
 namespace plimsoll {
@@ -164,6 +166,28 @@ void add_piper_layers(JsonDocument& document, PiperDraft& draft) {
   }
 }
 
+constexpr std::string_view recomputing = "activation recomp";
+
+/// The file has the time of both passes. The forward is what recomputation takes longer, else a third.
+void split_passes(Layer& layer) {
+  const auto on_one_device = [&](bool recomputes) {
+    return std::ranges::find_if(layer.options, [&](const LayerOption& way) {
+      return way.devices == 1 && (way.name == recomputing) == recomputes;
+    });
+  };
+  const auto plain = on_one_device(false), again = on_one_device(true);
+  if (plain == layer.options.end()) return;
+  const Seconds both = plain->forward;
+  Seconds forward = (1.0 / 3) * both;
+  if (again != layer.options.end() && again->forward > both && again->forward <= 2 * both) {
+    forward = again->forward - both;
+  }
+  for (LayerOption& way : layer.options) {
+    way.backward = std::max(Seconds{}, way.forward - forward);
+    way.forward = std::min(way.forward, forward);
+  }
+}
+
 }  // namespace
 
 LayerTable parse_piper_graph(std::string text, std::string file_name) {
@@ -181,8 +205,21 @@ LayerTable parse_piper_graph(std::string text, std::string file_name) {
   return std::move(draft.table);
 }
 
+Chain parse_piper_chain(std::string text, std::string file_name) {
+  LayerTable table = parse_piper_graph(std::move(text), std::move(file_name));
+  for (Layer& layer : table.layers) split_passes(layer);
+  table.notes.emplace_back("assumed",
+                           "fp32, which the file does not say; a layer's forward is what recomputation adds to both "
+                           "passes, else a third of them; no workspaces");
+  return chain_of(table, {.recomputing = recomputing});
+}
+
 LayerTable read_piper_graph(const std::filesystem::path& path) {
   return parse_piper_graph(read_text_file(path), path.string());
+}
+
+Chain read_piper_chain(const std::filesystem::path& path) {
+  return parse_piper_chain(read_text_file(path), path.string());
 }
 
 }  // namespace plimsoll

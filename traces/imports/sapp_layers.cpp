@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "sim/io/fields.h"
+#include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
+#include "traces/imports/layer_chain.h"
 #include "traces/imports/layer_numbers.h"
 #include "traces/trace_parts.h"
 
@@ -24,9 +26,10 @@ struct Recomputation {
   std::string_view name;
   double coefficient = 0;  ///< where the file does not state it
 };
+constexpr std::string_view full = "full";
 constexpr std::array recomputations{Recomputation{"none", 0}, Recomputation{"select", 0.04},
                                     Recomputation{"comm", 0.125}, Recomputation{"both", 0.165},
-                                    Recomputation{"full", 0.5}};
+                                    Recomputation{full, 0.5}};
 
 struct SappLayer {
   Layer layer;
@@ -108,6 +111,37 @@ const Field<SappDraft, JsonCursor> sapp_fields[] = {
     {"layers_description", required, read_sapp_list},
 };
 
+/// What full recomputation keeps of a layer: its input. Nothing where the file does not say.
+std::optional<Bytes> input_of(const Layer& layer) {
+  const auto way = std::ranges::find(layer.options, full, &LayerOption::name);
+  return way == layer.options.end() ? std::nullopt : std::optional(way->kept);
+}
+
+/// Each of equal layers by itself, the first stage's first and the last stage's last. A layer hands on the input of the
+/// next one or, where the file does not say it, what it has read itself.
+LayerTable one_by_one(const LayerTable& table) {
+  LayerTable row{.name = table.name, .notes = table.notes};
+  constexpr std::uint64_t most = 100'000;
+  std::uint64_t all = 0;
+  for (const Layer& layer : table.layers) all += layer.count;
+  if (all > most) throw InputError(fmt::format("{}: {} layers, expected at most {}", table.name, all, most));
+  for (const Layer::Place place : {Layer::Place::first, Layer::Place::anywhere, Layer::Place::last}) {
+    for (const Layer& layer : table.layers) {
+      if (layer.place != place) continue;
+      for (std::uint32_t k = 0; k < layer.count; ++k) {
+        Layer& one = row.layers.emplace_back(layer);
+        if (layer.count > 1) one.name = fmt::format("{}[{}]", layer.name, k);
+        one.count = 1;
+        if (row.layers.size() == 1) continue;
+        const auto to = static_cast<std::uint32_t>(row.layers.size() - 1);
+        const Bytes before = row.edges.empty() ? Bytes{} : row.edges.back().bytes;
+        row.edges.push_back({.from = to - 1, .to = to, .bytes = input_of(layer).value_or(before), .time = {}});
+      }
+    }
+  }
+  return row;
+}
+
 }  // namespace
 
 LayerTable parse_sapp_layers(std::string text, std::string file_name) {
@@ -142,8 +176,21 @@ LayerTable parse_sapp_layers(std::string text, std::string file_name) {
   return table;
 }
 
+Chain parse_sapp_chain(std::string text, std::string file_name) {
+  const LayerTable table = parse_sapp_layers(std::move(text), std::move(file_name));
+  LayerTable row = one_by_one(table);
+  row.notes.emplace_back("assumed",
+                         "fp32, which the file does not say; memory_parameter is there throughout; what full "
+                         "recomputation keeps is a layer's input; no workspaces");
+  return chain_of(row, {.recomputing = full, .trains = false});
+}
+
 LayerTable read_sapp_layers(const std::filesystem::path& path) {
   return parse_sapp_layers(read_text_file(path), path.string());
+}
+
+Chain read_sapp_chain(const std::filesystem::path& path) {
+  return parse_sapp_chain(read_text_file(path), path.string());
 }
 
 }  // namespace plimsoll
