@@ -31,25 +31,25 @@ struct ImportArguments {
   std::string format, file, trace, allocator, as, device;
 };
 
+using Imported = std::variant<Chain, Graph>;
+
 struct Importer {
   std::string_view format;
-  std::variant<Chain, Graph> (*import)(const std::string& file);
+  Imported (*import)(const std::string& file);
   LayerTable (*layers)(const std::string& file) = nullptr;  ///< a table for `plimsoll stages`, where a trace says less
 };
 
-using Model = std::variant<Chain, Graph>;
-
 constexpr std::array importers{
-    Importer{"checkmate-graph", [](const std::string& file) { return Model{read_checkmate_graph(file)}; }},
-    Importer{"dtr-log", [](const std::string& file) { return Model{graph_of_dtr_log(read_dtr_log(file))}; }},
-    Importer{"pardnn-dag", [](const std::string& file) { return Model{read_pardnn_dag(file)}; }},
-    Importer{"dot", [](const std::string& file) { return Model{read_dot_graph(file)}; }},
-    Importer{"pipedream", [](const std::string& file) { return Model{read_pipedream_profile(file)}; }},
-    Importer{"dnn-partitioning", [](const std::string& file) { return Model{read_dnn_partitioning_graph(file)}; },
+    Importer{"checkmate-graph", [](const std::string& file) { return Imported{read_checkmate_graph(file)}; }},
+    Importer{"dtr-log", [](const std::string& file) { return Imported{graph_of_dtr_log(read_dtr_log(file))}; }},
+    Importer{"pardnn-dag", [](const std::string& file) { return Imported{read_pardnn_dag(file)}; }},
+    Importer{"dot", [](const std::string& file) { return Imported{read_dot_graph(file)}; }},
+    Importer{"pipedream", [](const std::string& file) { return Imported{read_pipedream_profile(file)}; }},
+    Importer{"dnn-partitioning", [](const std::string& file) { return Imported{read_dnn_partitioning_graph(file)}; },
              [](const std::string& file) { return read_dnn_partitioning(file); }},
-    Importer{"sapp", [](const std::string& file) { return Model{read_sapp_chain(file)}; },
+    Importer{"sapp", [](const std::string& file) { return Imported{read_sapp_chain(file)}; },
              [](const std::string& file) { return read_sapp_layers(file); }},
-    Importer{"piper", [](const std::string& file) { return Model{read_piper_chain(file)}; },
+    Importer{"piper", [](const std::string& file) { return Imported{read_piper_chain(file)}; },
              [](const std::string& file) { return read_piper_graph(file); }},
 };
 
@@ -93,7 +93,7 @@ int import_layers(const ImportArguments& arguments, const Importer& importer, co
   return exit_fine;
 }
 
-std::string counts_of(const Model& model) {
+std::string counts_of(const Imported& model) {
   if (const auto* chain = std::get_if<Chain>(&model)) {
     return fmt::format("{} stages, {} parameters", chain->stages.size(), chain->parameters.size());
   }
@@ -102,7 +102,7 @@ std::string counts_of(const Model& model) {
 }
 
 int import_trace(const ImportArguments& arguments, const Importer& importer, const std::string& command_line) {
-  Model model = importer.import(arguments.file);
+  Imported model = importer.import(arguments.file);
   Source& source = std::visit([](auto& made) -> Source& { return made.source; }, model);
   if (!arguments.device.empty()) source.device = arguments.device;
   source.notes.emplace_back("made_by", made_by(command_line));

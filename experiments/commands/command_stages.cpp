@@ -7,8 +7,6 @@
 
 #include "experiments/commands/commands.h"
 #include "experiments/study/planning_watch.h"
-#include "experiments/study/understood.h"
-#include "experiments/tables/stage_layers.h"
 #include "experiments/tables/stage_planners.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json.h"
@@ -18,12 +16,10 @@ namespace plimsoll {
 
 std::span<const StagePlanner> stage_planners() {
   static const std::array planners{
-      StagePlanner{"pipedream", {"--published", "--straight", "--compression"}, {}, pipedream_stages},
       StagePlanner{"piper", {"--straight", "--micro-batches", "--only", "--tensor"}, {}, piper_stages},
       StagePlanner{"equal", {"--straight", "--micro-batches", "--only", "--tensor", "--counted"}, {}, equal_stages},
       StagePlanner{"ideals", {"--hosts"}, {LayerTrait::shared_devices, LayerTrait::transfer_times}, ideals_stages},
       StagePlanner{"alpa", {"--micro-batches"}, {}, alpa_stages},
-      StagePlanner{"madpipe", {"--special"}, {}, madpipe_stages},
       StagePlanner{"sapp",
                    {"--micro-batches", "--chunks", "--seconds"},
                    {LayerTrait::rows_of_equals, LayerTrait::ends},
@@ -32,26 +28,21 @@ std::span<const StagePlanner> stage_planners() {
   return planners;
 }
 
-BytesPerSecond bandwidth_of(const StageOptions::Level& level, const LayerTable& table) {
-  if (level.bandwidth) return *level.bandwidth;
+BytesPerSecond bandwidth_of(const StageOptions& options, const LayerTable& table) {
+  if (options.bandwidth) return *options.bandwidth;
   throw InputError(fmt::format("--bandwidth: needed, '{}' does not say how fast devices are linked", table.name));
 }
 
-std::uint32_t devices_of_one_level(const StageOptions& options, std::string_view planner, std::uint32_t most) {
-  if (options.levels.size() > 1) throw InputError(fmt::format("--devices: '{}' takes one level of devices", planner));
-  const std::uint32_t devices = options.levels.front().machines;
-  if (devices > most) {
-    throw InputError(fmt::format("--devices: '{}' takes up to {}, found {}", planner, most, devices));
-  }
-  return devices;
+std::uint32_t devices_of(const StageOptions& options, std::string_view planner, std::uint32_t most) {
+  if (options.devices <= most) return options.devices;
+  throw InputError(fmt::format("--devices: '{}' takes up to {}, found {}", planner, most, options.devices));
 }
 
 namespace {
 
 struct StagesArguments {
-  std::string model, planner, devices, bandwidth, memory, hosts, micro_batches, only, tensor, counted, chunks, seconds,
-      compression, optimizer = "none", states = "by_dtype";
-  bool straight = false, published = false, special = false, json = false;
+  std::string model, planner, devices, bandwidth, memory, hosts, micro_batches, only, tensor, counted, chunks, seconds;
+  bool straight = false, json = false;
 };
 
 const StagePlanner& stage_planner(const StagesArguments& arguments) {
@@ -62,55 +53,6 @@ const StagePlanner& stage_planner(const StagesArguments& arguments) {
   }
   throw InputError(fmt::format("--planner: expected {}, found '{}'{}", alternatives(names), arguments.planner,
                                suggestion(arguments.planner, names)));
-}
-
-std::vector<std::string_view> words_between(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-/// `4`, or `4x2`: two machines of four devices each, and a bandwidth for each level.
-std::vector<StageOptions::Level> stage_levels(const StagesArguments& arguments, const LayerTable& table) {
-  std::vector<StageOptions::Level> levels;
-  if (arguments.devices.empty()) {
-    if (!table.devices) throw InputError(fmt::format("--devices: needed, '{}' does not say how many", table.name));
-    levels.push_back({*table.devices, {}});
-  }
-  constexpr std::int64_t most = 1'000'000;
-  std::int64_t all = 1;
-  for (const std::string_view word :
-       arguments.devices.empty() ? std::vector<std::string_view>{} : words_between(arguments.devices, 'x')) {
-    const Parsed<std::int64_t> machines = parse_integer(word);
-    if (!machines.fine() || machines.value < 1 || machines.value > most || (all *= machines.value) > most) {
-      throw InputError(
-          fmt::format("--devices: expected a whole number such as 4, or 4x2 for two machines of four, up "
-                      "to {} together, found '{}'",
-                      most, arguments.devices));
-    }
-    levels.push_back({static_cast<std::uint32_t>(machines.value), {}});
-  }
-  if (arguments.bandwidth.empty()) {
-    for (StageOptions::Level& level : levels) level.bandwidth = table.bandwidth;
-    return levels;
-  }
-  const std::vector<std::string_view> words = words_between(arguments.bandwidth, ',');
-  if (words.size() != levels.size()) {
-    throw InputError(fmt::format("--bandwidth: expected {} for the levels of --devices, with commas between, found {}",
-                                 levels.size(), words.size()));
-  }
-  for (std::size_t l = 0; l < words.size(); ++l) {
-    const Parsed<BytesPerSecond> bandwidth =
-        parse_bandwidth(words[l].substr(std::min(words[l].find_first_not_of(' '), words[l].size())));
-    if (!bandwidth.fine()) throw InputError(fmt::format("--bandwidth: {}", bandwidth.complaint));
-    if (!(bandwidth.value > BytesPerSecond{0})) throw InputError("--bandwidth: expected more than 0");
-    levels[l].bandwidth = bandwidth.value;
-  }
-  return levels;
 }
 
 std::optional<std::uint32_t> whole_option(std::string_view name, const std::string& word, std::int64_t least,
@@ -128,20 +70,26 @@ StageOptions stage_options(const StagesArguments& arguments, const StagePlanner&
     if (!given || std::ranges::find(planner.takes, option) != planner.takes.end()) return;
     throw InputError(fmt::format("{}: '{}' does not take it", option, planner.name));
   };
-  take("--published", arguments.published);
   take("--straight", arguments.straight);
-  take("--compression", !arguments.compression.empty());
   take("--hosts", !arguments.hosts.empty());
   take("--micro-batches", !arguments.micro_batches.empty());
   take("--only", !arguments.only.empty());
   take("--tensor", !arguments.tensor.empty());
   take("--counted", !arguments.counted.empty());
-  take("--special", arguments.special);
   take("--chunks", !arguments.chunks.empty());
   take("--seconds", !arguments.seconds.empty());
-  StageOptions options{.levels = stage_levels(arguments, table), .memory = table.memory};
+  StageOptions options{.bandwidth = table.bandwidth, .memory = table.memory};
+  const std::optional<std::uint32_t> devices = whole_option("--devices", arguments.devices, 1, 1'000'000);
+  if (!devices && !table.devices) {
+    throw InputError(fmt::format("--devices: needed, '{}' does not say how many", table.name));
+  }
+  options.devices = devices ? *devices : *table.devices;
+  if (!arguments.bandwidth.empty()) {
+    const Parsed<BytesPerSecond> bandwidth = parse_bandwidth(arguments.bandwidth);
+    if (!bandwidth.fine()) throw InputError(fmt::format("--bandwidth: {}", bandwidth.complaint));
+    options.bandwidth = bandwidth.value;
+  }
   options.straight = arguments.straight;
-  options.published = arguments.published;
   if (!arguments.memory.empty()) {
     const Parsed<std::optional<Bytes>> memory = parse_capacity(arguments.memory);
     if (!memory.fine()) throw InputError(fmt::format("--memory: {}", memory.complaint));
@@ -152,18 +100,9 @@ StageOptions stage_options(const StagesArguments& arguments, const StagePlanner&
       whole_option("--micro-batches", arguments.micro_batches, 1, 1'000'000).value_or(table.micro_batches.value_or(1));
   options.chunks = whole_option("--chunks", arguments.chunks, 1, 100).value_or(1);
   options.seconds = whole_option("--seconds", arguments.seconds, 1, 100'000).value_or(60);
-  options.special = arguments.special;
   options.most_devices = whole_option("--tensor", arguments.tensor, 1, 1'000'000);
   if (!arguments.only.empty()) options.only = arguments.only;
   if (!arguments.counted.empty()) options.counted = arguments.counted;
-  if (!arguments.compression.empty()) {
-    const Parsed<double> ratio = parse_number(arguments.compression);
-    if (!ratio.fine() || !(ratio.value >= 1e-6) || ratio.value > 1e6) {
-      throw InputError(
-          fmt::format("--compression: expected a number from 0.000001 to 1000000, found '{}'", arguments.compression));
-    }
-    options.compression = ratio.value;
-  }
   return options;
 }
 
@@ -187,7 +126,7 @@ void refuse_unheeded(const StagePlanner& planner, const LayerTable& table) {
 
 std::string place_of(const PlannedStage& stage) {
   if (stage.device) return fmt::format("device {}", *stage.device);
-  return stage.host ? "host" : stage.special ? "special" : "device";
+  return stage.host ? "host" : "device";
 }
 
 Json stages_json(const StagesArguments& arguments, const LayerTable& table, const StageOptions& options,
@@ -233,12 +172,7 @@ std::string stages_text(const LayerTable& table, std::string_view planner, const
 
 int run_stages(const StagesArguments& arguments) {
   const StagePlanner& planner = stage_planner(arguments);
-  const auto optimizer = understood<Optimizer>("--optimizer", arguments.optimizer);
-  const auto states = understood<States>("--states", arguments.states);
-  if (states != States::by_dtype && optimizer == Optimizer::none) {
-    throw InputError(fmt::format("--states: '{}' needs an --optimizer, found none", arguments.states));
-  }
-  const LayerTable table = load_layers(arguments.model, optimizer, states);
+  const LayerTable table = read_layer_table(arguments.model);
   refuse_unheeded(planner, table);
   const StageOptions options = stage_options(arguments, planner, table);
   const PlanningWatch watch("planning with " + arguments.planner);
@@ -266,29 +200,23 @@ int run_stages(const StagesArguments& arguments) {
 }  // namespace
 
 void add_stages_command(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("stages", "cut a model into stages of a pipeline with one of the published planners");
+  CLI::App* command = app.add_subcommand(
+      "stages", "cut a table of layers into stages of a pipeline with one of the published planners");
   auto arguments = std::make_shared<StagesArguments>();
   command
       ->add_option("model", arguments->model,
-                   "a table of layers, as 'plimsoll import' makes them (traces/imports.md), or a chain: a file, a "
-                   "shipped\ntrace, a synthetic one such as uniform:16")
+                   "a table of layers, as 'plimsoll import --as layers' makes them (traces/imports.md)")
       ->required()
-      ->type_name("MODEL");
+      ->type_name("TABLE");
   command
-      ->add_option(
-          "--planner", arguments->planner,
-          "planner (docs/strategies/pipelining/cuts.md): pipedream, piper, equal, ideals,\nalpa, madpipe or sapp")
+      ->add_option("--planner", arguments->planner,
+                   "planner (docs/strategies/pipelining/cuts.md): piper, equal, ideals, alpa or sapp")
       ->required()
       ->type_name("NAME");
-  command
-      ->add_option("--devices", arguments->devices,
-                   "number of devices, or 4x2 for two machines of four (default: the table's)")
-      ->type_name("N");
+  command->add_option("--devices", arguments->devices, "number of devices (default: the table's)")->type_name("N");
   command
       ->add_option("--bandwidth", arguments->bandwidth,
-                   "of the links between devices, such as '12 GB/s'; one for each level of --devices, with commas "
-                   "between\n(default: the table's)")
+                   "of the links between devices, such as '12 GB/s' (default: the table's)")
       ->type_name("RATE");
   command
       ->add_option("-m,--memory", arguments->memory,
@@ -309,34 +237,16 @@ void add_stages_command(CLI::App& app, int& exit_code) {
                    "equal: layers of this name are shared out in equal numbers; those before them go with the first "
                    "ones,\nthose behind them with the last ones, or have stages of their own (default: all layers)")
       ->type_name("NAME");
-  command->add_flag("--straight", arguments->straight, "pipedream, piper, equal: no replicas");
-  command->add_flag(
-      "--published", arguments->published,
-      "pipedream: as its authors' program, which starts stages at fewer places and counts less in flight");
-  command->add_flag("--special", arguments->special, "madpipe: one device may run several stages");
+  command->add_flag("--straight", arguments->straight, "piper, equal: no replicas");
   command->add_option("--chunks", arguments->chunks, "sapp: parts of each device, interleaved (default: 1)")
       ->type_name("V");
   command->add_option("--seconds", arguments->seconds, "sapp: wall time for the solver of unlike layers (default: 60)")
       ->type_name("S");
-  command
-      ->add_option("--compression", arguments->compression,
-                   "pipedream: transfers between stages count, their bytes divided by X (default: they do not count)")
-      ->type_name("X");
-  command
-      ->add_option("--optimizer", arguments->optimizer,
-                   "of a chain: optimizer whose states each device keeps for its parameters: none, sgd, momentum or "
-                   "adam")
-      ->capture_default_str()
-      ->type_name("NAME");
-  command
-      ->add_option("--states", arguments->states,
-                   "size of its states: fp32, as_parameters or by_dtype, as of 'plimsoll simulate'")
-      ->capture_default_str()
-      ->type_name("HOW");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->footer(
       "The exit code is 1 if no stages keep within the memory.\n"
-      "  plimsoll stages uniform:16 --planner pipedream --devices 4 --bandwidth '12 GB/s'");
+      "  plimsoll import piper bert32a100.json --as layers -o layers.json\n"
+      "  plimsoll stages layers.json --planner piper --devices 8 --memory \"8 GiB\"");
   command->callback([arguments, &exit_code] { exit_code = run_stages(*arguments); });
 }
 

@@ -17,26 +17,21 @@ namespace plimsoll {
 
 /// The machine, and what only some planners take.
 struct StageOptions {
-  struct Level {
-    std::uint32_t machines = 1;               ///< of the level below; at the first level devices
-    std::optional<BytesPerSecond> bandwidth;  ///< unset: nobody said
-  };
-  std::vector<Level> levels;  ///< from the devices outwards
+  std::uint32_t devices = 1;
+  std::optional<BytesPerSecond> bandwidth;  ///< between them; unset: nobody said
   std::optional<Bytes> memory;
   std::uint32_t hosts = 0, micro_batches = 1;
   std::optional<std::string> only;            ///< of the layers' options, those of this name
   std::optional<std::uint32_t> most_devices;  ///< that share a layer's tensors
   std::optional<std::string> counted;         ///< layers of which stages have equal numbers; unset: all
-  bool straight = false, published = false, special = false;
+  bool straight = false;
   std::uint32_t chunks = 1;  ///< parts of a device
   double seconds = 60;       ///< of a solver
-  std::optional<double> compression;
 };
 
 struct PlannedStage {
   std::vector<std::uint32_t> layers;
   bool host = false;                    ///< on a host instead of a device
-  bool special = false;                 ///< on the device that may have several stages
   std::optional<std::uint32_t> device;  ///< where devices have several stages each
   std::uint32_t replicas = 1;
   std::uint32_t devices = 1;               ///< that share the tensors of a replica
@@ -67,17 +62,15 @@ struct StagePlanner {
 std::span<const StagePlanner> stage_planners();
 
 /// Throws InputError where nobody said it.
-BytesPerSecond bandwidth_of(const StageOptions::Level&, const LayerTable&);
+BytesPerSecond bandwidth_of(const StageOptions&, const LayerTable&);
 
-/// Throws InputError where there are several levels, or more devices than a planner's tables are made for.
-std::uint32_t devices_of_one_level(const StageOptions&, std::string_view planner, std::uint32_t most);
+/// Throws InputError where there are more devices than a planner's tables are made for.
+std::uint32_t devices_of(const StageOptions&, std::string_view planner, std::uint32_t most);
 
-std::variant<StagePlan, std::string> pipedream_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> ideals_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> piper_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> equal_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> alpa_stages(const LayerTable&, const StageOptions&);
-std::variant<StagePlan, std::string> madpipe_stages(const LayerTable&, const StageOptions&);
 std::variant<StagePlan, std::string> sapp_stages(const LayerTable&, const StageOptions&);
 
 }  // namespace plimsoll

@@ -23,7 +23,7 @@ std::variant<StagePlan, std::string> ideals_stages(const LayerTable& table, cons
   if (options.hosts > most_hosts) {
     throw InputError(fmt::format("--hosts: 'ideals' takes up to {}, found {}", most_hosts, options.hosts));
   }
-  IdealsProblem problem{.devices = devices_of_one_level(options, "ideals", most_devices), .hosts = options.hosts};
+  IdealsProblem problem{.devices = devices_of(options, "ideals", most_devices), .hosts = options.hosts};
   if (options.memory) problem.device_bytes = static_cast<double>(options.memory->count);
   const bool timed = std::ranges::any_of(table.edges, [](const LayerEdge& edge) { return edge.time > Seconds{0}; });
   const bool both_passes = std::ranges::none_of(table.layers, &Layer::backward);
@@ -43,7 +43,7 @@ std::variant<StagePlan, std::string> ideals_stages(const LayerTable& table, cons
     const bool twice = both_passes && has_backward(table.layers[edge.from]);
     double time = edge.time.value;
     if (!timed && edge.bytes > Bytes{0}) {
-      time = (twice ? 2 : 1) * (edge.bytes / bandwidth_of(options.levels.front(), table)).value;
+      time = (twice ? 2 : 1) * (edge.bytes / bandwidth_of(options, table)).value;
     }
     problem.nodes[edge.from].sent = std::max(problem.nodes[edge.from].sent, time);
   }

@@ -1,5 +1,4 @@
-// Planners of layers in one row, on a table of layers: Alpa's search between operators, MadPipe, SAPP's integer
-// program.
+// Planners of layers in one row, on a table of layers: Alpa's search between operators, SAPP's integer program.
 
 #include <fmt/format.h>
 
@@ -8,30 +7,28 @@
 #include <numeric>
 #include <set>
 
-#include "experiments/tables/stage_layers.h"
 #include "experiments/tables/stage_planners.h"
 #include "sim/io/input_error.h"
 #include "strategies/pipelining/planners/alpa.h"
-#include "strategies/pipelining/planners/madpipe.h"
 #include "strategies/pipelining/planners/sapp.h"
 
 namespace plimsoll {
 namespace {
 
-/// Layers that must be a chain in the table's order, for a planner that sends between neighbours only: the bytes
-/// between each and the next one. Throws InputError where another edge would cross a border.
-std::vector<Bytes> sent_in_row(const LayerTable& table, std::string_view planner) {
-  std::vector<Bytes> sent(table.layers.size());
-  for (const LayerEdge& edge : table.edges) {
-    if (edge.to != edge.from + 1) {
-      throw InputError(
-          fmt::format("{}: '{}' has an edge from '{}' to '{}', which is not the next layer; this planner takes "
-                      "chains",
-                      planner, table.name, table.layers[edge.from].name, table.layers[edge.to].name));
-    }
-    sent[edge.from] += edge.bytes;
+/// The first option of each layer, which is for one device. Throws InputError where a layer has none, or is not one of
+/// both passes. `planner` is for the message.
+std::vector<LayerOption> plain_options(const LayerTable& table, std::string_view planner) {
+  std::vector<LayerOption> options;
+  for (const Layer& layer : table.layers) {
+    const auto complain = [&](std::string_view what) {
+      throw InputError(fmt::format("{}: layer '{}' of '{}' {}", planner, layer.name, table.name, what));
+    };
+    if (layer.backward) complain("belongs to the backward; this planner takes layers with both passes");
+    const auto one = std::ranges::find(layer.options, 1U, &LayerOption::devices);
+    if (one == layer.options.end()) complain("has no way to run on one device");
+    options.push_back(*one);
   }
-  return sent;
+  return options;
 }
 
 std::vector<std::uint32_t> layers_between(std::uint32_t first, std::uint32_t last) {
@@ -94,10 +91,10 @@ std::variant<StagePlan, std::string> alpa_stages(const LayerTable& table, const 
   plain_options(table, "alpa");
   constexpr std::uint32_t most_devices = 1024;
   AlpaProblem problem{.layers = layers,
-                      .devices = devices_of_one_level(options, "alpa", most_devices),
+                      .devices = devices_of(options, "alpa", most_devices),
                       .micro_batches = options.micro_batches,
                       .stages = {}};
-  const double rate = problem.devices > 1 ? bandwidth_of(options.levels.front(), table).value : 1;
+  const double rate = problem.devices > 1 ? bandwidth_of(options, table).value : 1;
   std::set<std::uint32_t> degrees;
   for (const Layer& layer : table.layers) {
     for (const LayerOption& option : layer.options) degrees.insert(option.devices);
@@ -127,46 +124,11 @@ std::variant<StagePlan, std::string> alpa_stages(const LayerTable& table, const 
   return plan;
 }
 
-std::variant<StagePlan, std::string> madpipe_stages(const LayerTable& table, const StageOptions& options) {
-  constexpr std::size_t most_layers = 300;
-  if (table.layers.size() > most_layers) {
-    throw InputError(fmt::format("madpipe: '{}' has {} layers, and this planner takes up to {}", table.name,
-                                 table.layers.size(), most_layers));
-  }
-  constexpr std::uint32_t most_devices = 64;
-  MadpipeProblem problem{.layers = {},
-                         .devices = devices_of_one_level(options, "madpipe", most_devices),
-                         .bytes_per_second = bandwidth_of(options.levels.front(), table).value,
-                         .special = options.special};
-  if (options.memory) problem.memory_bytes = static_cast<double>(options.memory->count);
-  const std::vector<Bytes> sent = sent_in_row(table, "madpipe");
-  const std::vector<LayerOption> plain = plain_options(table, "madpipe");
-  for (std::size_t l = 0; l < plain.size(); ++l) {
-    problem.layers.push_back({(plain[l].forward + plain[l].backward).value, static_cast<double>(plain[l].fixed.count),
-                              static_cast<double>(plain[l].kept.count), static_cast<double>(sent[l].count)});
-  }
-  const std::optional<MadpipePlan> found = plan_madpipe(problem);
-  if (!found) return "no stages keep within the memory";
-  StagePlan plan{.time = {found->seconds},
-                 .facts = {{"exact", found->exact}},
-                 .note = "the period of a micro-batch",
-                 .stages = {}};
-  if (!found->exact) plan.note += "; a shorter one may be possible, there were more states than are kept";
-  for (const MadpipePlan::Stage& stage : found->stages) {
-    plan.stages.push_back({.layers = layers_between(stage.first, stage.last),
-                           .special = stage.special,
-                           .in_flight = stage.in_flight,
-                           .time = Seconds{stage.seconds},
-                           .memory = {std::llround(stage.bytes)}});
-  }
-  return plan;
-}
-
 std::variant<StagePlan, std::string> sapp_stages(const LayerTable& table, const StageOptions& options) {
   if (!options.memory) throw InputError("--memory: 'sapp' needs it");
   constexpr std::uint32_t most_devices = 1000;
   SappProblem problem{.bodies = {},
-                      .devices = devices_of_one_level(options, "sapp", most_devices),
+                      .devices = devices_of(options, "sapp", most_devices),
                       .chunks = options.chunks,
                       .micro_batches = options.micro_batches,
                       .memory_bytes = static_cast<double>(options.memory->count),

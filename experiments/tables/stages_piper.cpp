@@ -21,9 +21,9 @@ struct PiperTable {
 
 PiperTable piper_table(const LayerTable& table, const StageOptions& options, std::string_view planner) {
   constexpr std::uint32_t most_devices = 16'384;
-  PiperTable made{.problem = {.devices = devices_of_one_level(options, planner, most_devices),
+  PiperTable made{.problem = {.devices = devices_of(options, planner, most_devices),
                               .micro_batches = options.micro_batches,
-                              .bytes_per_second = bandwidth_of(options.levels.front(), table).value,
+                              .bytes_per_second = bandwidth_of(options, table).value,
                               .replicas = !options.straight},
                   .names = std::vector<std::vector<std::string>>(table.layers.size())};
   PiperProblem& problem = made.problem;

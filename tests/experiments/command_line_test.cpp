@@ -289,8 +289,9 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
        "resnet:blocks=4,channels=8,picture=8,batch=2,view=graph",
        "--strategy:1:30: pool: k=64 is larger than every map that tensors=conv.input names (the largest is 2)\n"
        "    pool(tensors=conv.input, k=64)\n                               ^\n"},
-      {"import dnn-partitioning --as grap x -o y", "--as: expected layers or graph, found 'grap'\n"},
-      {"import piper --as graph x -o y", "--as: is for dnn-partitioning only\n"},
+      {"import dnn-partitioning --as layer x -o y",
+       "--as: expected trace or layers, found 'layer'; did you mean 'layers'?\n"},
+      {"import pipedream --as layers x -o y", "--as: is for dnn-partitioning, sapp or piper only\n"},
       {"import pipeline-csv --device gpu x -o y", "--device: is for traces only\n"},
       {"simulat",
        "plimsoll: unknown command 'simulat'; did you mean 'simulate'?\n'plimsoll help' lists the commands\n"},

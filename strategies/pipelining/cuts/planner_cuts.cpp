@@ -10,8 +10,6 @@
 #include "strategies/models/chain_pass.h"
 #include "strategies/pipelining/planners/alpa.h"
 #include "strategies/pipelining/planners/ideals.h"
-#include "strategies/pipelining/planners/madpipe.h"
-#include "strategies/pipelining/planners/pipedream.h"
 #include "strategies/pipelining/planners/piper.h"
 
 namespace plimsoll {
@@ -70,7 +68,7 @@ void add(StageCut& cut, std::size_t first, std::uint32_t copies = 1) {
   cut.copies.push_back(copies);
 }
 
-StageCut pipedream_cut(const PlannedChain& chain) {
+PipedreamProblem pipedream_problem(const PlannedChain& chain) {
   PipedreamProblem problem{.dag = chain.dag,
                            .seconds = chain.seconds,
                            .parameter_bytes = chain.parameters,
@@ -80,8 +78,12 @@ StageCut pipedream_cut(const PlannedChain& chain) {
   problem.fits = chain.fits;
   problem.straight = !chain.copies;
   problem.compression = 1;
+  return problem;
+}
+
+StageCut pipedream_cut(const PlannedChain& chain) {
   StageCut cut;
-  if (const PipedreamOutcome outcome = plan_pipedream(problem); outcome.plan) {
+  if (const PipedreamOutcome outcome = plan_pipedream(pipedream_problem(chain)); outcome.plan) {
     for (const PipedreamStage& stage : outcome.plan->stages) add(cut, stage.nodes.front(), stage.replicas);
   }
   return cut;
@@ -186,6 +188,10 @@ std::optional<std::string> too_long_for(const Problem& problem, std::string_view
   if (problem.chain->stages.size() <= most_stages) return std::nullopt;
   return fmt::format("cut={} is for chains of up to {} stages, and '{}' has {}", planner, most_stages,
                      problem.graph.name, problem.chain->stages.size());
+}
+
+PipedreamProblem pipedream_problem(const Problem& problem, std::uint32_t devices) {
+  return pipedream_problem(planned_chain(problem, {.planner = "pipedream", .devices = devices, .copies = true}));
 }
 
 MadpipeProblem madpipe_problem(const Problem& problem, std::uint32_t devices) {

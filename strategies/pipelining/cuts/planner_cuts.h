@@ -11,6 +11,7 @@
 #include "sim/model/problem.h"
 #include "strategies/pipelining/cuts/cuts.h"
 #include "strategies/pipelining/planners/madpipe.h"
+#include "strategies/pipelining/planners/pipedream.h"
 #include "strategies/pipelining/planners/range_fits.h"
 
 namespace plimsoll {
@@ -30,6 +31,9 @@ struct CutQuestion {
 
 /// Why a planner is not asked, where it is not.
 std::optional<std::string> too_long_for(const Problem&, std::string_view planner);
+
+/// The chain as PipeDream sees it, with parts on several devices and without bytes of memory.
+PipedreamProblem pipedream_problem(const Problem&, std::uint32_t devices);
 
 /// The chain as MadPipe sees it, without bytes; every device is to have a stage.
 MadpipeProblem madpipe_problem(const Problem&, std::uint32_t devices);
