@@ -163,7 +163,13 @@ constexpr std::array bounded_within{BoundedWithin{"recomputing", "ops run again"
 IterationBound bound_within(const Problem& problem, Bytes budget, const BoundedWithin& kind) {
   constexpr DeviceId device{0};
   const BytesPerSecond out = kind.copies ? ways_out(problem.platform, device) : BytesPerSecond{};
-  return IterationBounds(problem, device, {.out = out}).within(budget);
+  IterationBound bound = IterationBounds(problem, device, {.out = out}).within(budget);
+  const LowerBounds any = lower_bounds(problem, 1);
+  if (any.memory > std::max(budget, bound.needs.value_or(budget))) {
+    bound.needs = any.memory;
+    bound.at = any.memory_by;
+  }
+  return bound;
 }
 
 constexpr double gigabyte = 1e9;

@@ -143,7 +143,7 @@ SnapshotCut SnapshotCuts::cut(double price, bool bytes_only) {
   }
   const FlowGraph::Cut smallest = network_.cut(source, sink);
   SnapshotCut result = counted(smallest.source_side, price);
-  result.value = smallest.flow / scale * (1 - rounding);
+  if (!bytes_only) result.value = smallest.flow / scale * (1 - rounding);
   return result;
 }
 
@@ -165,7 +165,8 @@ InstantBound SnapshotCuts::bound(Bytes budget) {
     bound.extra = Seconds{extra};
     bound.price = cut.price;
   };
-  SnapshotCut over = at(0);
+  if (!nothing_again_) nothing_again_ = at(0);
+  SnapshotCut over = *nothing_again_;
   if (over.weight <= room) {
     bound.within = std::move(over);
     return bound;
@@ -179,7 +180,8 @@ InstantBound SnapshotCuts::bound(Bytes budget) {
       return bound;
     }
   } else {
-    within = least_bytes();
+    if (!least_bytes_) least_bytes_ = least_bytes();
+    within = *least_bytes_;
     if (within.weight > room) {
       bound.needs = instant_.bytes + within.kept_bytes;
       return bound;

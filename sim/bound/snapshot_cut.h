@@ -71,6 +71,7 @@ class SnapshotCuts {
   std::vector<Priced> priced_;
   double again_ = 0, keep_all_ = 0;  ///< seconds of all that may run again; weight where nothing does
   double could_leave_ = 0;           ///< bytes, before the instant, where all that may run before it does
+  std::optional<SnapshotCut> nothing_again_, least_bytes_;  ///< where every search begins
 };
 
 }  // namespace plimsoll

@@ -211,6 +211,46 @@ TEST_CASE("bounds says for people what stays where they hold", "[program]") {
   CHECK(run.out.find("\n  nothing  ") != std::string::npos);
 }
 
+TEST_CASE("bounds says what a budget costs at least, by which instant, and what a GB is worth", "[program]") {
+  const std::string question = "--trace gpt12_w768_t256_b4_cpu --platform h200 ";
+  const nlohmann::json roomy = json_of("bounds --json " + question)["within_budget"];
+  CHECK(roomy["budget_bytes"] == 150'754'820'096);  // what the device has
+  CHECK(roomy["recomputing"]["price_s_per_gb"] == 0.0);
+  const nlohmann::json tight = json_of("bounds --json --memory '70 %' " + question);
+  const nlohmann::json recomputing = tight["within_budget"]["recomputing"],
+                       copying = tight["within_budget"]["offloading"];
+  CHECK(recomputing["price_s_per_gb"] > 0.0);
+  CHECK(recomputing["lower_bound_s"] > tight["lower_bound_s"]);
+  CHECK(copying["lower_bound_s"] <= recomputing["lower_bound_s"]);
+  CHECK(recomputing["needs_bytes"].is_null());
+  const ProgramRun run = plimsoll("bounds --memory '70 %' " + question);
+  const std::string instant = recomputing["instant"];
+  CHECK(run.out.find("when '" + instant + "' begins a GB is worth ") != std::string::npos);
+
+  const nlohmann::json less = json_of("bounds --json --memory '1.1 GB' " + question);  // below the largest working set
+  CHECK(less["within_budget"]["recomputing"]["lower_bound_s"].is_null());
+  CHECK(less["within_budget"]["offloading"]["needs_bytes"] == less["lower_bound_bytes"]);
+  CHECK(less["within_budget"]["offloading"]["instant"] == less["largest_working_set"]);
+
+  const ProgramRun none = plimsoll("bounds --memory '1 MB' " + question);
+  CHECK(none.exit_code == 1);
+  CHECK(none.out.empty());
+  CHECK(none.err.find("no schedule on one device fits 1.00 MB: the working set of '") != std::string::npos);
+}
+
+TEST_CASE("answers on one device say how far they can be from the best of their class", "[program]") {
+  const auto gap_of = [](const std::string& asked) {
+    return json_of("simulate --json --trace gpt12_w768_t256_b4_cpu --platform h200 " + asked)["gap"];
+  };
+  CHECK(gap_of("-s store_all") == 0.0);
+  CHECK(gap_of("-s rotor -m '70 %'") == 0.0);  // its own: the bound is below
+  const double greedy = gap_of("-s chen_sqrt -m '70 %'"), copying = gap_of("-s 'rotor|offload' -m '70 %'");
+  CHECK(greedy > 0);
+  CHECK(greedy < 0.5);
+  CHECK(copying > 0);
+  CHECK(gap_of("-s gpipe --micro-batches 2").is_null());
+}
+
 TEST_CASE("list names every strategy, platform and trace that ships", "[program]") {
   const auto names = [](const std::string& what) {
     std::vector<std::string> list;
