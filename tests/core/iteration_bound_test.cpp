@@ -46,7 +46,7 @@ TEST_CASE("no schedule of a tiny graph is faster than the bound, at any bend and
   std::uint32_t points = 0, repeating = 0, tight = 0;
   for (const RandomCase seed : fewer_cases(1, 660)) {
     const ProblemOptions options{.gradients = seed % 3 == 0 ? Gradients::existing : Gradients::fresh};
-    const Problem problem = problem_of(tiny_graph(seed, 5 + seed % 3), gpus({}), options);
+    const Problem problem = problem_of(tiny_graph(seed, 5 + static_cast<std::uint32_t>(seed % 3)), gpus({}), options);
     IterationBounds bounds(problem, DeviceId{0});
     const IterationBound once = bounds.within(std::nullopt);
     for (const std::int64_t budget : bends_of(problem)) {
@@ -67,9 +67,9 @@ TEST_CASE("no schedule of a tiny graph is faster than the bound, at any bend and
   }
   CAPTURE(points, repeating, tight);
   if (!all_cases()) return;
-  CHECK(points > cases_of(600));
-  CHECK(repeating > cases_of(200));
-  CHECK(tight > cases_of(44));  // where the best trades of bytes for time are just affordable
+  CHECK(points > cases_of(600U));
+  CHECK(repeating > cases_of(200U));
+  CHECK(tight > cases_of(44U));  // where the best trades of bytes for time are just affordable
 }
 
 TEST_CASE("a cut costs its flow, and all that runs after the instant finds what it reads", "[bound][property]") {
