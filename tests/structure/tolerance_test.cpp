@@ -34,7 +34,6 @@ const std::map<std::string, Literals> no_tolerances{
     {"sim/io/quantity.cpp", {"0.999995e-3", "0.999995e-6"}},
     {"strategies/offloading/poet/poet.cpp", {"1e-12"}},
     // What a user may ask for, and what is shown to one.
-    {"experiments/commands/command_stages.cpp", {"1e-6"}},
     {"experiments/study/summary.cpp", {"5e-7"}},
     {"strategies/compression/compress_plan.cpp", {"0.000001", "1e-6"}},
     // How far a search goes, and weights in it that are next to nothing.
