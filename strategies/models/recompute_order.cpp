@@ -1,19 +1,19 @@
 #include "strategies/models/recompute_order.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plimsoll {
 namespace {
 
 class OrderWalk {
  public:
-  OrderWalk(const OpModel& model, const Evicted& evicted, const Evicted& forgotten)
+  OrderWalk(const OpModel& model, const Evicted& evicted, const Evicted& forgotten, std::size_t turn)
       : model_(model), forgotten_(forgotten), there_(model.values.size(), false), evict_after_(model.ops.size()) {
-    const std::size_t turn = last_forward(model);
     for (std::uint32_t v = 0; v < model.values.size(); ++v) {
       const ModelValue& value = model.values[v];
       if (!value.maker) there_[v] = true;
-      if (!evicted[v] || !can_evict(model, v)) continue;
+      if (!evicted[v] || !value.maker || *value.maker > turn || model.ops[*value.maker].once) continue;
       std::size_t last = *value.maker;
       for (const std::uint32_t reader : value.readers) {
         if (reader <= turn) last = std::max<std::size_t>(last, reader);
@@ -34,24 +34,42 @@ class OrderWalk {
   }
 
  private:
-  /// Makes what the op reads and misses. Making one value may overwrite another, hence the rounds.
+  /// An op whose inputs are being made, for a value of its own that was asked for.
+  struct Waiting {
+    std::size_t op = 0;
+    std::uint32_t asked = 0;
+    std::size_t next = 0;  ///< of its inputs
+    int round = 0;
+    bool made_some = false;  ///< in this round
+  };
+
+  /// Makes what the op reads and misses. Making one value may overwrite another, hence the rounds. With a stack of its
+  /// own: what is missing may be as deep as the graph.
   bool ready(std::size_t op) {
     constexpr int rounds = 4;
     const std::size_t most_runs = 50 * model_.ops.size() + 1000;
     const auto missing = [&](std::uint32_t v) { return !there_[v]; };
-    for (int round = 0; round < rounds; ++round) {
-      const std::vector<std::uint32_t>& reads = model_.ops[op].reads;
-      if (std::ranges::none_of(reads, missing)) return true;
-      for (const std::uint32_t v : reads) {
-        if (there_[v]) continue;
+    waiting_.assign(1, {.op = op});
+    while (true) {
+      Waiting& last = waiting_.back();
+      const std::vector<std::uint32_t>& reads = model_.ops[last.op].reads;
+      while (last.next < reads.size() && there_[reads[last.next]]) ++last.next;
+      if (last.next < reads.size()) {
+        const std::uint32_t v = reads[last.next++];
+        last.made_some = true;
         const std::optional<std::uint32_t> maker = model_.values[v].maker;
         if (!maker || (model_.ops[*maker].once && *maker < now_) || sequence_.size() > most_runs) return false;
-        if (!ready(*maker)) return false;
-        asked_ = v;
-        execute(*maker);
+        waiting_.push_back({.op = *maker, .asked = v});
+        continue;
       }
+      if (std::exchange(last.made_some, false) && ++last.round == rounds) return false;
+      last.next = 0;
+      if (std::ranges::any_of(reads, missing)) continue;
+      if (waiting_.size() == 1) return true;
+      asked_ = last.asked;
+      execute(last.op);
+      waiting_.pop_back();
     }
-    return false;
   }
 
   /// Saves for the backward where the value asked for, or one that is still to be read and not evicted again, is only
@@ -85,6 +103,7 @@ class OrderWalk {
   std::vector<std::uint32_t> made_again_;                // values of forgotten_, for the op whose turn it is
   std::vector<bool> there_;                              // by value
   std::vector<std::vector<std::uint32_t>> evict_after_;  // by op: values
+  std::vector<Waiting> waiting_;                         // of ready()
   OpSequence sequence_;
   std::size_t now_ = 0;      // the op whose turn it is
   std::uint32_t asked_ = 0;  // the value for which an op runs again
@@ -105,7 +124,13 @@ bool can_evict(const OpModel& model, std::uint32_t value) {
 }
 
 std::optional<OpSequence> recompute_order(const OpModel& model, const Evicted& evicted, const Evicted& forgotten) {
-  return OrderWalk(model, evicted, forgotten).run();
+  Evicted of_forwards(evicted);
+  for (std::uint32_t v = 0; v < model.values.size(); ++v) of_forwards[v] = evicted[v] && can_evict(model, v);
+  return OrderWalk(model, of_forwards, forgotten, last_forward(model)).run();
+}
+
+std::optional<OpSequence> recompute_order_at(const OpModel& model, const Evicted& evicted, std::size_t instant) {
+  return OrderWalk(model, evicted, {}, instant).run();
 }
 
 }  // namespace plimsoll

@@ -17,6 +17,10 @@ using Evicted = std::vector<bool>;
 /// `forgotten` do not stay when they were made again: each reader in the backward makes them for itself.
 std::optional<OpSequence> recompute_order(const OpModel&, const Evicted&, const Evicted& forgotten = {});
 
+/// The same for another instant than the end of the forward: evicted values are gone after their last reader up to that
+/// op, by its number, whatever phase their makers are of.
+std::optional<OpSequence> recompute_order_at(const OpModel&, const Evicted&, std::size_t instant);
+
 /// Whether a value can be evicted: a forward makes it and may run again.
 bool can_evict(const OpModel&, std::uint32_t value);
 

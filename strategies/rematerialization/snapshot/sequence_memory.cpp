@@ -1,0 +1,416 @@
+#include "strategies/rematerialization/snapshot/sequence_memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "sim/core/expects.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+constexpr std::int64_t far_below = std::numeric_limits<std::int64_t>::min() / 4;  // of a run that is left out
+
+}  // namespace
+
+RangeMaximum::RangeMaximum(const std::vector<std::int64_t>& values) {
+  while (leaves_ < values.size()) leaves_ *= 2;
+  most_.assign(2 * leaves_, far_below);
+  added_.assign(2 * leaves_, 0);
+  std::ranges::copy(values, most_.begin() + static_cast<std::ptrdiff_t>(leaves_));
+  for (std::size_t node = leaves_; node-- > 1;) above(node);
+}
+
+void RangeMaximum::above(std::size_t node) {
+  most_[node] = std::max(most_[2 * node], most_[2 * node + 1]) + added_[node];
+}
+
+void RangeMaximum::change(std::size_t node, std::int64_t number) {
+  most_[node] += number;
+  added_[node] += number;
+}
+
+void RangeMaximum::add(std::size_t first, std::size_t last, std::int64_t number) {
+  if (first >= last) return;
+  std::size_t l = first + leaves_, r = last + leaves_;
+  for (; l < r; l /= 2, r /= 2) {
+    if (l % 2 == 1) change(l++, number);
+    if (r % 2 == 1) change(--r, number);
+  }
+  for (std::size_t node = (first + leaves_) / 2; node > 0; node /= 2) above(node);
+  for (std::size_t node = (last - 1 + leaves_) / 2; node > 0; node /= 2) above(node);
+}
+
+std::size_t RangeMaximum::where() const {
+  std::size_t node = 1;
+  while (node < leaves_) node = most_[2 * node] >= most_[2 * node + 1] ? 2 * node : 2 * node + 1;
+  return node - leaves_;
+}
+
+SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
+    : model_(model), of_storage_(model.storages.size()), of_op_(model.ops.size()), memory_({}) {
+  std::unordered_map<std::uint32_t, std::uint32_t> number;
+  for (std::uint32_t o = 0; o < model.ops.size(); ++o) number[model.ops[o].id.index] = o;
+  std::vector<std::int64_t> memory;
+  std::vector<bool> exists(model.gradients.size(), false);
+  Bytes existing;
+  const auto use = [&](std::uint32_t storage, std::uint32_t run, bool anew) {
+    std::vector<std::uint32_t>& lives = of_storage_[storage];
+    const bool here = !lives.empty() && (lives_[lives.back()].begin == run || lives_[lives.back()].end() == run);
+    if (here) return;
+    if (anew || lives.empty()) {
+      lives.push_back(static_cast<std::uint32_t>(lives_.size()));
+      lives_.push_back({.storage = storage, .begin = run, .uses = {}});
+    } else {
+      lives_[lives.back()].uses.push_back(run);
+    }
+    runs_[run].lives.push_back(lives.back());
+  };
+  for (const OpRun& each : sequence) {
+    const auto i = static_cast<std::uint32_t>(runs_.size());
+    const std::uint32_t o = number.at(each.op.index);
+    const ModelOp& op = model.ops[o];
+    const std::uint32_t way = each.saving == Saving::nothing && op.ways.size() > 1 ? 1 : 0;
+    GradientBytes gradients{.existing = existing, .fresh = {}, .any_fresh = false};
+    for (const std::uint32_t g : op.gradients) {
+      if (exists[g]) continue;
+      exists[g] = gradients.any_fresh = true;
+      gradients.fresh += model.gradients[g];
+    }
+    runs_.push_back({.op = o, .way = way, .implementation = each.implementation, .gradients = existing, .lives = {}});
+    existing += gradients.fresh;
+    const Bytes beside = each.implementation == 0
+                             ? beside_values(model, op, op.ways[way], gradients)
+                             : beside_values(model, op, op.alternatives[each.implementation - 1], gradients);
+    memory.push_back((model.resident + beside).count);
+    of_op_[o].push_back(i);
+    for (const std::uint32_t v : op.reads) use(model.values[v].storage, i, false);
+    for (const std::uint32_t v : op.ways[way].makes) use(model.values[v].storage, i, true);
+  }
+  std::vector<std::int64_t> change(memory.size() + 1, 0);
+  for (const Life& life : lives_) {
+    change[life.begin] += model.storages[life.storage].count;
+    change[life.end() + 1] -= model.storages[life.storage].count;
+  }
+  std::int64_t live = 0;
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] += live += change[i];
+  at_first_ = memory;
+  memory_ = RangeMaximum(memory);
+}
+
+double SequenceMemory::above(Bytes budget) const {
+  double sum = 0;
+  for (const std::int64_t bytes : at_first_)
+    sum += static_cast<double>(std::max<std::int64_t>(0, bytes - budget.count));
+  return sum;
+}
+
+/// Each of its results has a storage of its own, and it may run again.
+bool SequenceMemory::is_simple(std::uint32_t op) const {
+  if (model_.ops[op].once) return false;
+  return std::ranges::all_of(model_.ops[op].ways.front().makes,
+                             [&](std::uint32_t v) { return model_.in_storage[model_.values[v].storage].size() == 1; });
+}
+
+void SequenceMemory::leave_out(Bytes budget) {
+  std::vector<std::uint32_t> repeated;
+  for (std::uint32_t o = 0; o < of_op_.size(); ++o) {
+    if (!is_simple(o)) continue;
+    for (std::size_t k = 1; k < of_op_[o].size(); ++k) repeated.push_back(of_op_[o][k]);
+  }
+  std::ranges::stable_sort(
+      repeated, [&](std::uint32_t a, std::uint32_t b) { return seconds_of(runs_[a]) > seconds_of(runs_[b]); });
+  for (const std::uint32_t run : repeated) {
+    if (!runs_[run].left_out) leave_out(run, budget);
+  }
+}
+
+double SequenceMemory::seconds_of(const Run& run) const {
+  return model_.ops[run.op].ways[run.way].time.value;
+}
+
+/// A change of lives that may be taken back.
+struct SequenceMemory::Trial {
+  struct Changed {
+    std::uint32_t life = 0;
+    Life before;
+  };
+  struct Followed {
+    std::uint32_t life = 0, by = 0;
+  };
+  std::vector<Changed> changed;
+  std::vector<Followed> followed;       // lives that others take over
+  std::vector<std::uint32_t> left_out;  // runs
+  std::uint32_t saving = none;          // a run that now saves
+  std::int64_t workspace = 0;           // more of it
+};
+
+void SequenceMemory::count(const Life& life, std::int64_t sign) {
+  if (!life.gone) memory_.add(life.begin, life.end() + 1, sign * model_.storages[life.storage].count);
+}
+
+template <class How>
+void SequenceMemory::change(Trial& trial, std::uint32_t life, const How& how) {
+  trial.changed.push_back({life, lives_[life]});
+  count(lives_[life], -1);
+  how(lives_[life]);
+  count(lives_[life], 1);
+}
+
+/// The results of an earlier run of the same op live on to the uses of those of this one.
+void SequenceMemory::live_on(Trial& trial, std::uint32_t life, std::uint32_t earlier) {
+  const std::vector<std::uint32_t> uses = lives_[life].uses;
+  change(trial, life, [](Life& ended) { ended.gone = true; });
+  if (uses.empty()) return;
+  const std::uint32_t storage = lives_[life].storage;
+  const auto is_before = [&](std::uint32_t l) { return !lives_[l].gone && lives_[l].begin == earlier; };
+  const auto before = std::ranges::find_if(of_storage_[storage], is_before);
+  if (before != of_storage_[storage].end()) {
+    trial.followed.push_back({life, *before});
+    return change(trial, *before, [&](Life& on) { on.uses.insert(on.uses.end(), uses.begin(), uses.end()); });
+  }
+  trial.followed.push_back({life, static_cast<std::uint32_t>(lives_.size())});
+  lives_.push_back({.storage = storage, .begin = earlier, .uses = uses});
+  count(lives_.back(), 1);
+  if (trial.saving != none) return;
+  const ModelOp& op = model_.ops[runs_[earlier].op];
+  const GradientBytes gradients{.existing = runs_[earlier].gradients, .fresh = {}, .any_fresh = false};
+  trial.saving = earlier;
+  trial.workspace = (beside_values(model_, op, op.ways[0], gradients) -
+                     beside_values(model_, op, op.ways[runs_[earlier].way], gradients))
+                        .count;
+  memory_.add(earlier, earlier + 1, trial.workspace);
+}
+
+bool SequenceMemory::leave_out(std::uint32_t run, Bytes budget) {
+  std::uint32_t earlier = none;
+  for (const std::uint32_t r : of_op_[runs_[run].op]) {
+    if (r < run && !runs_[r].left_out) earlier = r;
+  }
+  EXPECTS(earlier != none);
+  Trial trial;
+  const std::size_t lives_before = lives_.size();
+  std::vector<std::uint32_t> open{run};
+  while (!open.empty()) {
+    const std::uint32_t r = open.back();
+    open.pop_back();
+    trial.left_out.push_back(r);
+    memory_.add(r, r + 1, far_below);
+    for (const std::uint32_t l : runs_[r].lives) {
+      if (lives_[l].begin == r) {
+        live_on(trial, l, earlier);
+        continue;
+      }
+      change(trial, l, [&](Life& life) { std::erase(life.uses, r); });
+      // Nobody reads any more what a repeated run has made.
+      const std::uint32_t maker = lives_[l].begin;
+      if (of_op_[runs_[maker].op].front() == maker || !is_simple(runs_[maker].op)) continue;
+      const bool is_idle = std::ranges::all_of(runs_[maker].lives, [&](std::uint32_t made) {
+        return lives_[made].begin != maker || lives_[made].uses.empty();
+      });
+      if (is_idle && std::ranges::find(open, maker) == open.end()) open.push_back(maker);
+    }
+  }
+  if (peak() <= budget) {
+    settle(trial, lives_before);
+    return true;
+  }
+  take_back(trial, lives_before);
+  return false;
+}
+
+void SequenceMemory::settle(const Trial& trial, std::size_t lives_before) {
+  for (const std::uint32_t run : trial.left_out) runs_[run].left_out = true;
+  if (trial.saving != none) runs_[trial.saving].way = 0;
+  for (std::size_t l = lives_before; l < lives_.size(); ++l) {
+    of_storage_[lives_[l].storage].push_back(static_cast<std::uint32_t>(l));
+    runs_[lives_[l].begin].lives.push_back(static_cast<std::uint32_t>(l));
+  }
+  for (const auto& [life, by] : trial.followed) {
+    for (const std::uint32_t use : lives_[life].uses) std::ranges::replace(runs_[use].lives, life, by);
+  }
+}
+
+void SequenceMemory::take_back(const Trial& trial, std::size_t lives_before) {
+  for (; lives_.size() > lives_before; lives_.pop_back()) count(lives_.back(), -1);
+  for (std::size_t k = trial.changed.size(); k-- > 0;) {
+    Life& life = lives_[trial.changed[k].life];
+    count(life, -1);
+    life = trial.changed[k].before;
+    count(life, 1);
+  }
+  for (const std::uint32_t run : trial.left_out) memory_.add(run, run + 1, -far_below);
+  if (trial.saving != none) memory_.add(trial.saving, trial.saving + 1, -trial.workspace);
+}
+
+OpSequence SequenceMemory::sequence() const {
+  OpSequence sequence;
+  for (const Run& run : runs_) {
+    if (run.left_out) continue;
+    const ModelOp& op = model_.ops[run.op];
+    sequence.push_back({op.id, op.ways[run.way].saving, run.implementation});
+  }
+  return sequence;
+}
+
+/// Values that are gone in gaps between uses, and what runs before which run to make them again.
+class SequenceMemory::Evictions {
+ public:
+  explicit Evictions(const SequenceMemory& plan)
+      : plan_(plan),
+        memory_(plan.memory_),
+        gaps_(plan.lives_.size()),
+        needed_(gaps_.size()),
+        before_(plan.runs_.size()) {}
+
+  /// Frees as much as is above the budget where memory is fullest; false where nothing is idle there.
+  bool at_fullest(Bytes budget) {
+    const auto full = static_cast<std::uint32_t>(memory_.where());
+    std::int64_t above = memory_.most() - budget.count;
+    std::vector<Idle> idle;
+    for (std::uint32_t l = 0; l < gaps_.size(); ++l) {
+      if (const std::optional<Idle> found = idle_at(l, full)) idle.push_back(*found);
+    }
+    std::ranges::stable_sort(idle, [](const Idle& a, const Idle& b) { return a.worth > b.worth; });
+    bool any = false;
+    for (const Idle& each : idle) {
+      if (above <= 0) break;
+      if (!evict(each)) continue;
+      above -= bytes_of(each.life);
+      any = true;
+    }
+    return any;
+  }
+
+  OpSequence sequence() const {
+    OpSequence sequence;
+    for (std::size_t r = 0; r < before_.size(); ++r) {
+      for (const Again& again : before_[r]) {
+        const ModelOp& op = plan_.model_.ops[again.op];
+        sequence.push_back({op.id, op.ways[again.way].saving});
+      }
+      const Run& run = plan_.runs_[r];
+      const ModelOp& op = plan_.model_.ops[run.op];
+      sequence.push_back({op.id, op.ways[run.way].saving, run.implementation});
+    }
+    return sequence;
+  }
+
+ private:
+  struct Gap {
+    std::uint32_t from = 0, until = 0;
+  };
+  struct Idle {
+    std::uint32_t life = 0;
+    Gap gap;
+    double worth = 0;  ///< bytes a second
+  };
+  struct Again {
+    std::uint32_t op = 0, way = 0;
+  };
+  /// What runs to make a value, and which lives it reads.
+  struct Making {
+    std::vector<Again> ops;
+    std::vector<std::uint32_t> reads;
+    double seconds = 0;
+  };
+
+  std::int64_t bytes_of(std::uint32_t life) const { return plan_.model_.storages[plan_.lives_[life].storage].count; }
+
+  std::optional<Idle> idle_at(std::uint32_t l, std::uint32_t run) const {
+    const Life& life = plan_.lives_[l];
+    if (life.gone || life.begin >= run || life.end() <= run || bytes_of(l) == 0) return std::nullopt;
+    const auto next = std::ranges::lower_bound(life.uses, run);
+    if (*next == run) return std::nullopt;
+    const Gap gap{next == life.uses.begin() ? life.begin : *std::prev(next), *next};
+    const auto within = [&](std::uint32_t r) { return gap.from < r && r < gap.until; };
+    const bool is_gone = std::ranges::any_of(gaps_[l], [&](const Gap& g) { return g.until == gap.until; });
+    if (is_gone || std::ranges::any_of(needed_[l], within)) return std::nullopt;
+    const std::optional<Making> making = making_of(l, gap.until);
+    if (!making) return std::nullopt;
+    return Idle{l, gap, static_cast<double>(bytes_of(l)) / std::max(making->seconds, 1e-15)};
+  }
+
+  bool evict(const Idle& idle) {
+    const std::optional<Making> making = making_of(idle.life, idle.gap.until);
+    const auto within = [&](std::uint32_t r) { return idle.gap.from < r && r < idle.gap.until; };
+    if (!making || std::ranges::any_of(needed_[idle.life], within)) return false;
+    before_[idle.gap.until] = making->ops;
+    for (const std::uint32_t l : making->reads) needed_[l].push_back(idle.gap.until);
+    gaps_[idle.life].push_back(idle.gap);
+    memory_.add(idle.gap.from + 1, idle.gap.until, -bytes_of(idle.life));
+    return true;
+  }
+
+  /// There right before the run, if anything is.
+  std::uint32_t there_before(std::uint32_t storage, std::uint32_t run) const {
+    for (const std::uint32_t l : plan_.of_storage_[storage]) {
+      const Life& life = plan_.lives_[l];
+      if (life.begin >= run || life.end() < run) continue;
+      const auto gone = [&](const Gap& gap) { return gap.from < run && run <= gap.until; };
+      return std::ranges::any_of(gaps_[l], gone) ? none : l;
+    }
+    return none;
+  }
+
+  /// All that runs before the run then.
+  std::optional<Making> making_of(std::uint32_t life, std::uint32_t run) const {
+    constexpr std::size_t most = 60;
+    const OpModel& model = plan_.model_;
+    Making making{.ops = before_[run], .reads = {}};
+    struct Open {
+      std::uint32_t value = 0;
+      std::size_t next = 0;
+    };
+    const std::uint32_t storage = plan_.lives_[life].storage;
+    if (model.in_storage[storage].size() != 1) return std::nullopt;
+    std::vector<Open> open{{model.in_storage[storage].front()}};
+    while (!open.empty()) {
+      const std::uint32_t v = open.back().value;
+      const std::optional<std::uint32_t> maker = model.values[v].maker;
+      if (!maker || !plan_.is_simple(*maker) || making.ops.size() > before_[run].size() + most) return std::nullopt;
+      const ModelOp& op = model.ops[*maker];
+      const auto same = std::ranges::find(making.ops, *maker, &Again::op);
+      const bool needs_saving = op.ways.size() > 1 && std::ranges::find(op.ways[1].makes, v) == op.ways[1].makes.end();
+      if (same != making.ops.end()) {
+        if (needs_saving) same->way = 0;
+        open.pop_back();
+        continue;
+      }
+      std::size_t& next = open.back().next;
+      if (next < op.reads.size()) {
+        const std::uint32_t read = op.reads[next++];
+        const std::uint32_t from = model.values[read].storage;
+        if (model.in_storage[from].size() != 1) return std::nullopt;
+        const std::uint32_t there = there_before(from, run);
+        if (there == life || there == none) {
+          open.push_back({read});
+        } else {
+          making.reads.push_back(there);
+        }
+        continue;
+      }
+      const auto way = static_cast<std::uint32_t>(needs_saving ? 0 : op.ways.size() - 1);
+      making.ops.push_back({*maker, way});
+      making.seconds += op.ways[way].time.value;
+      open.pop_back();
+    }
+    return making;
+  }
+
+  const SequenceMemory& plan_;
+  RangeMaximum memory_;
+  std::vector<std::vector<Gap>> gaps_;              // by life
+  std::vector<std::vector<std::uint32_t>> needed_;  // by life: runs before which it must be there
+  std::vector<std::vector<Again>> before_;          // by run: what is put in
+};
+
+std::optional<OpSequence> SequenceMemory::evicted(Bytes budget) const {
+  Evictions evictions(*this);
+  if (!evictions.at_fullest(budget)) return std::nullopt;
+  return evictions.sequence();
+}
+
+}  // namespace plimsoll

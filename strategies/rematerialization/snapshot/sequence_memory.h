@@ -1,0 +1,90 @@
+#pragma once
+// The memory of a plan of ops at each of its runs, recounted where the plan changes only: a change costs the logarithm
+// of its length. Repeated runs are left out where memory allows, and put in where it does not.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "strategies/models/op_model.h"
+#include "strategies/models/op_sequence.h"
+
+namespace plimsoll {
+
+/// Numbers by position, to which numbers are added over ranges.
+class RangeMaximum {
+ public:
+  explicit RangeMaximum(const std::vector<std::int64_t>& values);
+
+  /// To positions [first, last).
+  void add(std::size_t first, std::size_t last, std::int64_t number);
+  std::int64_t most() const { return most_[1]; }
+  std::size_t where() const;  ///< the first of those with the most
+
+ private:
+  void change(std::size_t node, std::int64_t number);
+  void above(std::size_t node);
+
+  std::size_t leaves_ = 1;
+  std::vector<std::int64_t> most_, added_;  // by node: below it, and what is added to all below it
+};
+
+class SequenceMemory {
+ public:
+  SequenceMemory(const OpModel&, const OpSequence&);
+
+  Bytes peak() const { return Bytes{memory_.most()}; }
+  /// Bytes above the budget, of all runs.
+  double above(Bytes budget) const;
+
+  /// Leaves out runs that repeat others, longest first, as long as all stays within the budget.
+  void leave_out(Bytes budget);
+
+  /// Values that are idle where memory is fullest are gone there, those first that free the most bytes for each second
+  /// of making them again, until it is within the budget; their makers run again right before the next readers. What
+  /// that takes there is for the next look. Nothing where no value is idle.
+  std::optional<OpSequence> evicted(Bytes budget) const;
+
+  OpSequence sequence() const;
+
+ private:
+  /// Of a storage, from the run that fills it anew to the last that uses it.
+  struct Life {
+    std::uint32_t storage = 0;
+    std::uint32_t begin = 0;
+    std::vector<std::uint32_t> uses;  ///< runs after `begin`, ascending
+    bool gone = false;
+
+    std::uint32_t end() const { return uses.empty() ? begin : uses.back(); }
+  };
+  struct Run {
+    std::uint32_t op = 0;
+    std::uint32_t way = 0;
+    std::uint32_t implementation = 0;
+    Bytes gradients;                   ///< that exist by then
+    std::vector<std::uint32_t> lives;  ///< that it begins or uses
+    bool left_out = false;
+  };
+  struct Trial;
+  class Evictions;
+
+  bool is_simple(std::uint32_t op) const;
+  double seconds_of(const Run&) const;
+  void count(const Life&, std::int64_t sign);
+  template <class How>
+  void change(Trial&, std::uint32_t life, const How&);
+  void live_on(Trial&, std::uint32_t life, std::uint32_t earlier);
+  bool leave_out(std::uint32_t run, Bytes budget);
+  void settle(const Trial&, std::size_t lives_before);
+  void take_back(const Trial&, std::size_t lives_before);
+
+  const OpModel& model_;
+  std::vector<Run> runs_;
+  std::vector<Life> lives_;
+  std::vector<std::vector<std::uint32_t>> of_storage_;  // lives, in order
+  std::vector<std::vector<std::uint32_t>> of_op_;       // runs, in order
+  std::vector<std::int64_t> at_first_;                  // memory by run, before any is left out
+  RangeMaximum memory_;                                 // the same now
+};
+
+}  // namespace plimsoll

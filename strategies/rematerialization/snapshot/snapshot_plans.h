@@ -1,0 +1,73 @@
+#pragma once
+// Plans of recomputation that an instant's cuts lead to: what runs again, as a sequence that fits a budget.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "strategies/models/op_model.h"
+#include "strategies/models/op_sequence.h"
+#include "strategies/rematerialization/snapshot/snapshot_cuts.h"
+
+namespace plimsoll {
+
+class SnapshotPlans {
+ public:
+  SnapshotPlans(const PartTask&, std::int64_t effort);
+
+  const OpModel& model() const { return model_; }
+
+  /// What runs again where the instant may keep so many bytes: that of the nearest best trade that keeps no more, less
+  /// what else there is room for.
+  Again again_within(Bytes kept);
+  /// Runs it, each op right before what first needs it. Nothing where ops that overwrite each other's inputs stand
+  /// against that.
+  std::optional<OpSequence> sequence_of(const Again&) const;
+
+  /// The fastest of the plans for all levels of memory up to the budget; null where none fits. So more memory is never
+  /// slower.
+  const SequencedTape* best(std::optional<Bytes> budget);
+  /// The least budget for which there is a plan.
+  Bytes least();
+  /// What no schedule without copies can beat.
+  Seconds bound(Bytes budget) const { return front_.bound(budget); }
+  /// An op of the model: that with the most memory in plain training.
+  std::uint32_t instant() const { return instant_; }
+
+  const std::vector<SnapshotBend>& bends() const { return front_.bends(); }
+  /// Beside kept bytes, at the instant.
+  Bytes beside() const { return beside_; }
+  Bytes plain_peak() const { return plain_.peak; }
+  /// Work that comes before the instant where no op repeats.
+  Seconds time_before() const;
+  /// Of one micro-batch where these run again.
+  Seconds work_with(const Again&) const;
+
+  /// At which the best plan changes, or, of a large part, the bends of the bound.
+  std::vector<Bytes> budgets();
+
+ private:
+  /// The fastest found within so much memory.
+  std::optional<SequencedTape> within(Bytes budget);
+  const SequencedTape* at_level(std::size_t level);
+  SequencedTape plan_of(const OpSequence&) const;
+  std::optional<OpSequence> repaired(OpSequence, Bytes budget) const;
+  std::vector<std::vector<std::uint32_t>> parts_of(const Again& less, const Again& more) const;
+  void find_levels();
+
+  const PartTask& task_;
+  std::int64_t effort_;
+  OpModel model_;
+  std::uint32_t instant_;
+  SnapshotFront front_;
+  std::vector<std::vector<std::vector<std::uint32_t>>> parts_;  // by bend: what it runs again and the next does not
+  Bytes beside_;
+  std::vector<Bytes> levels_;  // of memory, ascending
+  std::size_t fitting_ = 0;    // the first level from which on bends are plans as they are
+  std::map<std::size_t, std::optional<SequencedTape>> planned_;  // by level
+  SequencedTape plain_;
+  const SequencedTape* smallest_ = nullptr;
+};
+
+}  // namespace plimsoll
