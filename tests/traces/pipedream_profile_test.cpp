@@ -49,6 +49,16 @@ TEST_CASE("a profile's nodes become stages, without inputs and results that nobo
   CHECK(parse_trace(trace_text(Trace{chain}), "written.json") == Trace{chain});
 }
 
+TEST_CASE("what a node of a profile makes passes by all stages up to its last reader", "[pipedream_profile]") {
+  const Chain chain = parse_pipedream_profile(profile + "\tnode2 -- node6\n", "net.txt");
+  CHECK(chain.boundaries == std::vector<std::vector<std::uint32_t>>{{}, {0}, {0, 1}, {0, 2}, {}});
+  CHECK(chain.stages[2].output == Bytes{100 + 60});
+  CHECK(chain.stages[2].saved == Bytes{100 + 60});
+  CHECK(chain.stages[2].tensors == StageTensors{{1, 2}, {1}});
+  CHECK(chain.stages[3].input_gradient == Bytes{100 + 60});
+  CHECK(parse_trace(trace_text(Trace{chain}), "written.json") == Trace{chain});
+}
+
 std::string profile_complaint(const std::string& what, const std::string& instead) {
   std::string text = profile;
   text.replace(text.find(what), what.size(), instead);

@@ -8,6 +8,7 @@
 #include <map>
 #include <queue>
 
+#include "sim/core/tolerance.h"
 #include "sim/io/input_error.h"
 
 namespace plimsoll {
@@ -125,10 +126,9 @@ class LayerChain {
 
   /// Whether this is recomputation as a stage's is: the forward again, from what it has read.
   bool is_forward_again(const LayerOption& way, const LayerOption& plain, Bytes read) const {
-    constexpr double digits = 1e-9;
     const double longer = (way.forward + way.backward - plain.forward - plain.backward).value;
     return way.name == bytes_.recomputing && way.devices == 1 && way.kept == read &&
-           std::abs(longer - plain.forward.value) <= digits * (plain.forward + plain.backward).value;
+           std::abs(longer - plain.forward.value) <= model_tolerance * (plain.forward + plain.backward).value;
   }
 
   /// Whether one of the ways to run a layer is recomputation. Those that are neither this nor `plain` are left out.
