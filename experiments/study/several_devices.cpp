@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/io/input_error.h"
+#include "strategies/api/front.h"
 #include "strategies/list.h"
 #include "strategies/portfolio/portfolio_options.h"
 
@@ -61,10 +62,14 @@ std::vector<Pipeline> on_all_devices(bool is_chain) {
   return pipelines;
 }
 
-bool is_better(const Answer& a, const Answer& b) {
-  if (a.feasible() && b.feasible()) return a.metrics->makespan < b.metrics->makespan;
-  if (a.feasible() || b.feasible()) return a.feasible();
-  return a.smallest_feasible && (!b.smallest_feasible || *a.smallest_feasible < *b.smallest_feasible);
+struct AnswerTime {
+  Seconds makespan;
+};
+
+/// What decides between two answers.
+std::variant<AnswerTime, Infeasible> merit_of(const Answer& answer) {
+  if (answer.feasible()) return AnswerTime{answer.metrics->makespan};
+  return Infeasible{answer.reason, answer.smallest_feasible};
 }
 
 class DevicesChoice {
@@ -96,7 +101,7 @@ class DevicesChoice {
  private:
   /// Of a strategy that itself chooses, all among which it does.
   void take(AnsweredQuestion made) {
-    const bool is_best = !best_ || is_better(made.answer, best_->answer);
+    const bool is_best = !best_ || is_better(merit_of(made.answer), merit_of(best_->answer));
     if (is_best) {
       for (Candidate& each : candidates_) each.taken = false;
     }
