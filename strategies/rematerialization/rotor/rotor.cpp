@@ -81,7 +81,7 @@ TapeOutcome plan_in_flight(const PartTask& task, const RotorOptions& options, By
     const std::optional<ExactPlan> plan = solver_of(capped, options, std::span(&running, 1)).solve(running);
     if (!plan) continue;
     PlannedTape tape = planned(task, plan->sequence, std::nullopt);
-    if (tape.peak <= budget && (!fastest || tape.makespan < fastest->makespan)) fastest = std::move(tape);
+    if (tape.peak <= budget) keep_faster(fastest, std::optional(std::move(tape)));
   }
   if (!fastest)
     return Infeasible{"no recomputation of stages fits into the memory that other micro-batches leave", std::nullopt};
