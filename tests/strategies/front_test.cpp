@@ -5,6 +5,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "sim/core/partition.h"
+#include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 
@@ -103,6 +105,68 @@ TEST_CASE("the better of two answers fits, or is faster, or needs less; of equal
   CHECK(std::get<PlannedTape>(best[0]).peak == Bytes{5});
   CHECK(std::get<PlannedTape>(best[1]).peak == Bytes{7});
   CHECK(std::get<PlannedTape>(best[2]).peak == Bytes{4});
+}
+
+TEST_CASE("a plan is kept with the gap that the slower answer has to the best of its class", "[front]") {
+  const auto plan = [](double seconds, std::optional<double> gap) {
+    return TapeOutcome(PlannedTape{{}, Bytes{5}, Seconds{seconds}, gap});
+  };
+  TapeOutcome own = plan(10, 0.4);  // the bound is 6
+  CHECK_FALSE(keep_faster_outcome(own, plan(10, 0.0)));
+  CHECK(std::get<PlannedTape>(own).gap == 0.4);
+  CHECK(keep_faster_outcome(own, plan(8, 0.0)));
+  CHECK(std::get<PlannedTape>(own).gap == Approx(0.25));
+  CHECK(keep_faster_outcome(own, plan(5, 0.0)));  // of another class
+  CHECK(std::get<PlannedTape>(own).gap == 0.0);
+  own = Infeasible{"", std::nullopt};
+  CHECK(keep_faster_outcome(own, plan(8, 0.0)));
+  CHECK_FALSE(std::get<PlannedTape>(own).gap);
+  std::optional<PlannedTape> best;
+  CHECK_FALSE(keep_faster(best, plan_in(TapeOutcome(Infeasible{"", std::nullopt}))));
+  CHECK(keep_faster(best, plan_in(plan(8, 0.1))));
+  CHECK_FALSE(keep_faster(best, plan_in(plan(8, 0.2))));
+  CHECK(best->gap == 0.1);
+}
+
+struct ExampleOptions {
+  bool any = true;
+};
+
+constexpr auto example_options =
+    options_of<ExampleOptions>(option_of<&ExampleOptions::any>({.name = "any", .words = "off on"}));
+
+/// Of 5 and 6 bytes, behind another pass of 4 and 5, the larger one faster.
+Plans example_plans(const PartTask&, const ExampleOptions& options, const Tape* before) {
+  Plans made{{}, options.any ? "needs more" : "has no plan"};
+  const std::int64_t least = before == nullptr ? 5 : 4;
+  for (std::int64_t k = 0; options.any && k < 2; ++k) {
+    made.front.add(PlannedTape{{}, Bytes{least + k}, Seconds{static_cast<double>(2 - k)}, std::nullopt});
+  }
+  return made;
+}
+
+TEST_CASE("a strategy of one function for all budgets answers each and names them, or says why there are none",
+          "[front]") {
+  const TapeStrategy kind = planned_at_once<ExampleOptions, example_plans>({.moves_parameters = true});
+  CHECK(kind.moves_parameters);
+  const Problem problem = problem_of(worked_example(), gpus({}));
+  const Partition partition = one_device(problem.graph, 1, 1);
+  const PartTask task{problem, partition, PartId{0}};
+  const std::vector<std::optional<Bytes>> budgets{Bytes{4}, Bytes{5}, std::nullopt};
+  const Tape before;
+  Options options(example_options);
+  const std::vector<TapeOutcome> alone = kind.tapes(task, options, budgets, nullptr);
+  CHECK(std::get<Infeasible>(alone[0]).reason == "needs more");
+  CHECK(std::get<Infeasible>(alone[0]).smallest == Bytes{5});
+  CHECK(std::get<PlannedTape>(alone[1]).peak == Bytes{5});
+  CHECK(std::get<PlannedTape>(alone[2]).peak == Bytes{6});
+  CHECK(std::get<PlannedTape>(kind.tapes(task, options, budgets, &before)[0]).peak == Bytes{4});
+  CHECK(kind.candidates(task, options) == std::vector<Bytes>{Bytes{5}, Bytes{6}});
+  options.change<ExampleOptions>().any = false;
+  const std::vector<TapeOutcome> none = kind.tapes(task, options, budgets, nullptr);
+  CHECK(std::get<Infeasible>(none[2]).reason == "has no plan");
+  CHECK_FALSE(std::get<Infeasible>(none[2]).smallest);
+  CHECK(kind.candidates(task, options).empty());
 }
 
 TEST_CASE("a range is asked about for its ends, and then for budgets evenly between them", "[front]") {
