@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "sim/core/tolerance.h"
+#include "strategies/api/front.h"
 #include "strategies/api/solver_options.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
@@ -250,6 +251,19 @@ std::vector<TapeOutcome> poet_tapes(const PartTask& task, const PoetOptions& opt
   return PoetPlanner(task, options, std::get<OffloadModel>(plain)).outcomes(budgets);
 }
 
+/// What the heuristics need over their range: the program's plans are simulated, and faster than it says.
+std::vector<Bytes> poet_candidates(const PartTask& task, const PoetOptions& options) {
+  PoetOptions without_program = options;
+  without_program.ops = 0;
+  constexpr std::uint32_t levels = 16;
+  const auto asked = [&](std::span<const std::optional<Bytes>> budgets) {
+    return poet_tapes(task, without_program, budgets, nullptr);
+  };
+  std::vector<Bytes> budgets;
+  for (const PlannedTape& tape : asked_over_range(asked, levels).tapes) budgets.push_back(tape.peak);
+  return budgets;
+}
+
 }  // namespace
 
 extern constinit const StrategyInfo poet_strategy{
@@ -260,7 +274,7 @@ extern constinit const StrategyInfo poet_strategy{
         "Patil et al., \"POET: Training Neural Networks on Tiny Devices with Integrated Rematerialization and "
         "Paging\", ICML 2022",
     .options = poet_options,
-    .kind = TapeStrategy{.tapes = by_options<poet_tapes>},
+    .kind = TapeStrategy{.tapes = by_options<poet_tapes>, .candidates = by_options<poet_candidates>},
     .effort = {.stages = 3, .ops = 9, .trials = {.problems = 20, .stride = 9, .stages = 2, .ops = 3}},
 };
 

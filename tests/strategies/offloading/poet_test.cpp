@@ -5,6 +5,7 @@
 #include <map>
 
 #include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "strategies/models/op_model.h"
 #include "strategies/offloading/activations/offload_model.h"
 #include "strategies/rematerialization/programs/checkmate_model.h"
@@ -211,6 +212,20 @@ TEST_CASE("poet pages nothing over no link, and its promise is its price", "[poe
         CHECK(std::get<Plan>(faster).makespan <= (1 + 1e-9) * plain->makespan);
       }
     }
+  }
+}
+
+TEST_CASE("poet's front reaches from the least budget to where more memory is of no use", "[poet]") {
+  const std::vector<Pass> poet = parse_spec("poet", "test");
+  for (const RandomCase seed : random_cases(1, 6)) {
+    INFO("seed " << seed);
+    const Problem problem = small_problem(seed, 2, 2);
+    const std::vector<Bytes> front = front_budgets(problem, poet);
+    REQUIRE(front.size() > 1);
+    CHECK(std::holds_alternative<Plan>(plan_one(problem, "poet", front.front())));
+    CHECK(std::holds_alternative<Infeasible>(plan_one(problem, "poet", front.front() - Bytes{1})));
+    const Seconds fastest = std::get<Plan>(plan_one(problem, "poet", largest_bytes)).makespan;
+    CHECK(std::get<Plan>(plan_one(problem, "poet", front.back())).makespan.value == Approx(fastest.value));
   }
 }
 
