@@ -46,7 +46,7 @@ TEST_CASE("rotor without slots is never slower than a chain strategy at any of i
   }
 }
 
-TEST_CASE("fronts of solvers name every budget at which their answer changes", "[strategies][property]") {
+TEST_CASE("fronts of solvers name every budget at which their answer changes", "[strategies][property][third-0]") {
   struct Asked {
     std::string spec;
     std::uint64_t cases;
@@ -58,7 +58,7 @@ TEST_CASE("fronts of solvers name every budget at which their answer changes", "
                                                               {"knapsack(solver=ilp)", 40, 4},
                                                               {"checkmate", 6, 2},
                                                               {"monet", 6, 2},
-                                                              {"offload_exact", 20, 3}}) {
+                                                              {"offload_exact", 20, 6}}) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     for (const RandomCase seed : fewer_cases(1, cases)) {
       const Problem problem =
