@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,12 @@ inline std::vector<std::filesystem::path> files_in(const std::filesystem::path& 
   }
   std::ranges::sort(files);
   return files;
+}
+
+/// A file as it is, compressed or not.
+inline std::string bytes_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 /// What reading says, or that it says nothing.

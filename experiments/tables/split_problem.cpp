@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "sim/io/byte_source.h"
 #include "sim/io/fields.h"
 #include "sim/io/json/json_cursor.h"
+#include "sim/io/text_file.h"
 
 namespace plimsoll {
 namespace {
@@ -171,10 +171,7 @@ SplitProblem parse_split_problem(std::string text, std::string file_name) {
 }
 
 SplitProblem read_split_problem(const std::filesystem::path& path) {
-  ByteSource source(path);
-  std::string text;
-  for (std::string_view block = source.next(); !block.empty(); block = source.next()) text += block;
-  return parse_split_problem(std::move(text), path.string());
+  return parse_split_problem(read_text_file(path), path.string());
 }
 
 }  // namespace plimsoll

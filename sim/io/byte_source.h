@@ -29,4 +29,10 @@ class ByteSource {
   std::string block_;
 };
 
+/// Whether these are the first bytes of what gzip compressed.
+bool is_compressed(std::string_view bytes);
+
+/// The text of a compressed file that is in memory. Throws InputError where it is damaged, cut off, or more than 4 GiB.
+std::string expanded(const std::filesystem::path&, std::string_view compressed);
+
 }  // namespace plimsoll

@@ -1,7 +1,9 @@
 #include "sim/io/shipped.h"
 
 #include <cstdlib>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "sim/io/input_error.h"
 
@@ -14,6 +16,15 @@ std::vector<fs::path> folders(const ShippedFiles& files) {
   std::vector<fs::path> list = data_folders();
   for (fs::path& folder : list) folder /= files.folder;
   return list;
+}
+
+constexpr const char* compressed = ".gz";
+
+/// Of a file with the extension, compressed or not.
+std::optional<std::string> shipped_name(fs::path path, const ShippedFiles& files) {
+  if (path.extension() == compressed) path.replace_extension();
+  if (path.extension() != files.extension) return {};
+  return path.stem().string();
 }
 
 /// Whether a folder is one of shipped files: the source tree, or share/plimsoll in a prefix.
@@ -54,11 +65,13 @@ fs::path find_file(std::string_view name_or_path, const ShippedFiles& files) {
   fs::path path(name_or_path);
   std::error_code ignored;
   if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) return path;
-  const bool is_path = name_or_path.find('/') != std::string_view::npos || path.extension() == files.extension;
+  const bool is_path = name_or_path.find('/') != std::string_view::npos || shipped_name(path, files);
   if (is_path) return path;  // reading it says what is wrong
   for (const fs::path& folder : folders(files)) {
-    fs::path candidate = folder / (std::string(name_or_path) + std::string(files.extension));
-    if (fs::exists(candidate, ignored)) return candidate;
+    for (const std::string_view ending : {"", compressed}) {
+      fs::path candidate = folder / std::string(name_or_path).append(files.extension).append(ending);
+      if (fs::exists(candidate, ignored)) return candidate;
+    }
   }
   const std::string noun(files.noun);
   throw InputError("no file and no shipped " + noun + " is called '" + std::string(name_or_path) + "'" +
@@ -70,7 +83,7 @@ std::vector<std::string> shipped_names(const ShippedFiles& files) {
   std::error_code ignored;
   for (const fs::path& folder : folders(files)) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-      if (entry.path().extension() == files.extension) names.insert(entry.path().stem());
+      if (std::optional<std::string> name = shipped_name(entry.path(), files)) names.insert(*std::move(name));
     }
   }
   return {names.begin(), names.end()};

@@ -1,5 +1,6 @@
 #pragma once
-// Files that come with the program and are called by name: `resnet50_b8` is traces/data/resnet50_b8.json.
+// Files that come with the program and are called by name: `resnet50_b8` is traces/data/resnet50_b8.json, or
+// resnet50_b8.json.gz.
 
 #include <filesystem>
 #include <string>

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "sim/io/byte_source.h"
 #include "sim/io/input_error.h"
 #include "sim/io/output_error.h"
 #include "sim/io/unfinished.h"
@@ -58,7 +59,7 @@ std::string read_text_file(const std::filesystem::path& path) {
     }
     if (got == 0) {
       text.resize(used);
-      return text;
+      return is_compressed(text) ? expanded(path, text) : text;
     }
   }
 }

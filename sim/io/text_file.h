@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-/// Throws InputError.
+/// The text of what gzip compressed, too. Throws InputError.
 std::string read_text_file(const std::filesystem::path&);
 
 /// Readers see the old file or the new one, never half of it: written beside and renamed. Throws OutputError.

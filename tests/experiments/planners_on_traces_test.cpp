@@ -143,18 +143,14 @@ TEST_CASE("min_cut saves memory on every shipped trace", "[min_cut]") {
   }
 }
 
-/// Checkmate's networks, unpacked, from the folder that PLIMSOLL_REMAT_GRAPHS names; none where there is no such
+/// Checkmate's networks, from the folder that PLIMSOLL_REMAT_GRAPHS names; none where there is no such
 /// folder.
-std::vector<Graph> checkmate_networks(const TemporaryFolder& folder) {
+std::vector<Graph> checkmate_networks() {
   const char* named = std::getenv("PLIMSOLL_REMAT_GRAPHS");
   const std::filesystem::path data = named == nullptr ? "../shared/data/remat_graphs" : named;
   std::vector<Graph> graphs;
   if (!std::filesystem::exists(data)) return graphs;
-  for (const std::filesystem::path& packed : files_in(data, ".gz")) {
-    const std::string unpacked = folder / "graph.json";
-    REQUIRE(std::system(("gzip -dc '" + packed.string() + "' > '" + unpacked + "'").c_str()) == 0);
-    graphs.push_back(read_checkmate_graph(unpacked));
-  }
+  for (const std::filesystem::path& file : files_in(data, ".gz")) graphs.push_back(read_checkmate_graph(file));
   return graphs;
 }
 
@@ -169,7 +165,7 @@ std::int64_t noted(const Graph& graph, const std::string& key) {
 TEST_CASE("Checkmate's networks: peaks, working sets, and no heuristic faster than what is proven",
           "[checkmate][third-2]") {
   const TemporaryFolder folder;
-  const std::vector<Graph> networks = checkmate_networks(folder);
+  const std::vector<Graph> networks = checkmate_networks();
   if (networks.empty()) {
     WARN("skipped: Checkmate's networks are not in ../shared/data/remat_graphs, and PLIMSOLL_REMAT_GRAPHS names none");
     return;

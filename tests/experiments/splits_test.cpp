@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "experiments/tables/split_problem.h"
-#include "sim/io/byte_source.h"
 #include "sim/io/text_file.h"
 #include "tests/bad_input.h"
 #include "tests/experiments/run_program.h"
@@ -108,10 +107,7 @@ TEST_CASE("published problems of intra-operator parallelism are solved", "[split
     const ProgramRun run = plimsoll("splits --json " + file.string());
     REQUIRE(run.exit_code == 0);
     const nlohmann::json made = nlohmann::json::parse(run.out);
-    ByteSource source(file);
-    std::string text;
-    for (std::string_view block = source.next(); !block.empty(); block = source.next()) text += block;
-    const nlohmann::json of = nlohmann::json::parse(text)["problem"];
+    const nlohmann::json of = nlohmann::json::parse(read_text_file(file))["problem"];
     std::int64_t cost = 0;
     std::map<std::int64_t, std::int64_t> changes;
     const nlohmann::json &nodes = of["nodes"], &edges = of["edges"];

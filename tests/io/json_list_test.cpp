@@ -62,7 +62,7 @@ TEST_CASE("a list that gzip compressed reads the same, and a damaged one is refu
   REQUIRE(std::system(("gzip -k " + plain).c_str()) == 0);
   CHECK(elements(plain + ".gz") == expected);
 
-  std::string bytes = read_text_file(plain + ".gz");
+  std::string bytes = bytes_of(plain + ".gz");
   std::ofstream(plain + ".gz", std::ios::binary) << bytes.substr(0, bytes.size() / 2);
   CHECK(complaint_of([&] { elements(plain + ".gz"); }) ==
         plain + ".gz: cannot read: the compressed file ends too early");
