@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "sim/core/tolerance.h"
@@ -19,26 +18,26 @@
 namespace plimsoll {
 namespace {
 
-// What offloading strategies have in common that plan for all budgets at once.
-
-/// The plans of a strategy of a part, whatever the budget.
-using PlansFunction = std::function<Front(const OffloadModel&)>;
-
-/// The fastest plan for each budget, with its gap to the fluid bound.
-std::vector<TapeOutcome> best_plans(const PartTask& task, const OffloadOptions& options,
-                                    std::span<const std::optional<Bytes>> budgets, const Tape* before,
-                                    const PlansFunction& plans) {
-  const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
-  if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
-  const auto& model = std::get<OffloadModel>(made);
-  return with_fluid_gaps(task, model, budgets, plans(model).outcomes(budgets, "no more than this can be offloaded"));
-}
-
-/// Budgets at which the fastest plan of plain training changes.
-std::vector<Bytes> peaks_of_plans(const PartTask& task, const OffloadOptions& options, const PlansFunction& plans) {
-  const std::variant<OffloadModel, std::string> model = offload_model(task, nullptr, offload_store(task, options));
-  if (std::holds_alternative<std::string>(model)) return {};
-  return plans(std::get<OffloadModel>(model)).budgets();
+/// The kind of a strategy that plans the same whatever the budget; its answers have their gap to the fluid bound.
+template <class Struct, Front (*plans)(const PartTask&, const Struct&, const OffloadModel&)>
+constexpr TapeStrategy planned_with_gaps() {
+  TapeStrategy kind{};
+  kind.tapes = [](const PartTask& task, const Options& given, std::span<const std::optional<Bytes>> budgets,
+                  const Tape* before) {
+    const Struct& options = given.as<Struct>();
+    const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
+    if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
+    const auto& model = std::get<OffloadModel>(made);
+    return with_fluid_gaps(task, model, budgets,
+                           plans(task, options, model).outcomes(budgets, "no more than this can be offloaded"));
+  };
+  kind.candidates = [](const PartTask& task, const Options& given) {
+    const Struct& options = given.as<Struct>();
+    const std::variant<OffloadModel, std::string> made = offload_model(task, nullptr, offload_store(task, options));
+    const OffloadModel* model = std::get_if<OffloadModel>(&made);
+    return model == nullptr ? std::vector<Bytes>{} : plans(task, options, *model).budgets();
+  };
+  return kind;
 }
 
 constexpr std::size_t fewest_levels = 24;  // of tapes of any length
@@ -201,17 +200,6 @@ constexpr auto offload_fractional_options = options_of<OffloadFractionalOptions>
         .help = "number of chunks of a value; each chunk is copied and freed on its own",
     }),
     levels_option, store_option);
-
-std::vector<TapeOutcome> offload_fractional_tapes(const PartTask& task, const OffloadFractionalOptions& options,
-                                                  std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return best_plans(task, options, budgets, before,
-                    [&](const OffloadModel& model) { return offload_fractional_plans(task, options, model); });
-}
-
-std::vector<Bytes> offload_fractional_candidates(const PartTask& task, const OffloadFractionalOptions& options) {
-  return peaks_of_plans(task, options,
-                        [&](const OffloadModel& model) { return offload_fractional_plans(task, options, model); });
-}
 
 // The dynamic program of `offload_dp`: stage by stage inwards, its forward and its backward together,
 //   I(i, O, f, b) = least idle time of stages i.. if O bytes have been chosen to leave, of which f wait to leave when
@@ -379,17 +367,6 @@ constexpr auto offload_dp_options = options_of<OffloadDpOptions>(
     }),
     copy_chunks_option, levels_option, store_option);
 
-std::vector<TapeOutcome> offload_dp_tapes(const PartTask& task, const OffloadDpOptions& options,
-                                          std::span<const std::optional<Bytes>> budgets, const Tape* before) {
-  return best_plans(task, options, budgets, before,
-                    [&](const OffloadModel& model) { return offload_dp_plans(task, options, model); });
-}
-
-std::vector<Bytes> offload_dp_candidates(const PartTask& task, const OffloadDpOptions& options) {
-  return peaks_of_plans(task, options,
-                        [&](const OffloadModel& model) { return offload_dp_plans(task, options, model); });
-}
-
 }  // namespace
 
 // The strategy `offload_greedy`: move to the host, where memory is fullest, what costs least exposed time for its
@@ -415,8 +392,7 @@ extern constinit const StrategyInfo offload_fractional_strategy{
     .summary = "offloads only the bytes above the budget, oldest values first, in chunks",
     .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
     .options = offload_fractional_options,
-    .kind = TapeStrategy{.tapes = by_options<offload_fractional_tapes>,
-                         .candidates = by_options<offload_fractional_candidates>},
+    .kind = planned_with_gaps<OffloadFractionalOptions, offload_fractional_plans>(),
     .effort = {.stages = 300, .ops = 5000},
 };
 
@@ -431,7 +407,7 @@ extern constinit const StrategyInfo offload_dp_strategy{
     .source = "Beaumont, Eyraud-Dubois, Shilova, \"Optimal GPU-CPU offloading strategies\", Euro-Par 2020",
     .chains_only = true,
     .options = offload_dp_options,
-    .kind = TapeStrategy{.tapes = by_options<offload_dp_tapes>, .candidates = by_options<offload_dp_candidates>},
+    .kind = planned_with_gaps<OffloadDpOptions, offload_dp_plans>(),
     .effort = {.stages = 300},
 };
 
