@@ -22,6 +22,7 @@ using Budgets = std::span<const std::optional<Bytes>>;
 constexpr std::int64_t portfolio_levels = 4;   // fixed budgets whose best plans are improved
 constexpr std::int64_t trials_at_effort = 40;  // simulations a level
 constexpr std::int64_t front_points = 32;
+constexpr double near_enough = 1e-3;  // of the best of all that recompute and offload
 
 bool host_is_there(const PartTask& task) {
   return memory_at(task.problem.platform, task.part().device, place::host).has_value();
@@ -53,7 +54,9 @@ class Portfolio {
         target_(target),
         bound_(bounds_of(task).time()),
         has_alternatives_(
-            std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return !op.alternatives.empty(); })) {
+            std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return !op.alternatives.empty(); })),
+        has_updates_(
+            std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; })) {
     for (const std::optional<Bytes>& budget : asked) rows_.emplace_back().budget = budget;
     if (effort > 0) {
       for (const Bytes budget : fixed_levels(task)) rows_.emplace_back().budget = budget;
@@ -79,20 +82,27 @@ class Portfolio {
     std::size_t by = 0;  ///< which candidate the best is
     std::vector<Candidate> candidates = {};
     std::optional<Seconds> bound = {};  ///< of the schedules within this budget, where it is more than for all
+    bool near = false;                  ///< `snapshot` proves its plan to be near enough to the best
   };
 
   /// Nobody can be faster.
-  bool is_settled(const Row& row) const { return row.best && reaches(row.best->makespan, bound_); }
+  bool is_settled(const Row& row) const { return row.near || (row.best && reaches(row.best->makespan, bound_)); }
+
+  bool all_asked_are_settled() const {
+    return std::all_of(rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(first_level_),
+                       [&](const Row& row) { return is_settled(row); });
+  }
 
   void ask(const Member& member) {
     std::vector<std::size_t> open;
     std::vector<std::optional<Bytes>> budgets;
+    const bool none_is_open = all_asked_are_settled();
     for (std::size_t r = 0; r < rows_.size(); ++r) {
-      if (!member.reason.empty() || is_settled(rows_[r])) continue;
+      if (!member.reason.empty() || none_is_open || is_settled(rows_[r])) continue;
       open.push_back(r);
       budgets.push_back(rows_[r].budget);
     }
-    std::string reason = member.reason.empty() ? "not asked: the lower bound is reached" : member.reason;
+    std::string reason = member.reason.empty() ? "not asked: no plan can be much faster" : member.reason;
     std::vector<TapeOutcome> outcomes;
     try {
       if (!open.empty()) outcomes = judged_tapes_of_passes(task_, member.passes, budgets);
@@ -118,6 +128,7 @@ class Portfolio {
     if (member.spec == "exact" && made.gap && !host_is_there(task_) && !has_alternatives_) {
       row.bound = 1 / (1 + *made.gap) * made.makespan;
     }
+    if (member.spec == "snapshot" && made.gap && !has_updates_) row.near = *made.gap <= near_enough;
     if (keep_faster(row.best, std::optional(std::move(made)))) row.by = row.candidates.size() - 1;
   }
 
@@ -127,6 +138,7 @@ class Portfolio {
   };
 
   void improve() {
+    if (all_asked_are_settled()) return;
     for (std::size_t r = first_level_; r < rows_.size(); ++r) {
       const Row& row = rows_[r];
       if (!row.best || !row.budget || is_settled(row)) continue;
@@ -140,7 +152,7 @@ class Portfolio {
 
   TapeOutcome outcome(Row& row) {
     for (Improved& each : improved_) {
-      if (row.budget && each.tape.peak > *row.budget) continue;
+      if (row.near || (row.budget && each.tape.peak > *row.budget)) continue;
       row.candidates.push_back({each.from + ", improved", each.tape.makespan, ""});
       if (keep_faster(row.best, std::optional(each.tape))) row.by = row.candidates.size() - 1;
     }
@@ -157,7 +169,7 @@ class Portfolio {
   std::int64_t effort_;
   MembersFor target_;
   Seconds bound_;
-  bool has_alternatives_;
+  bool has_alternatives_, has_updates_;
   std::size_t first_level_ = 0;
   std::vector<Row> rows_;  // those asked, the levels, and nothing
   std::vector<Improved> improved_;

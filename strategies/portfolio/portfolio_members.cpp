@@ -69,9 +69,12 @@ std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t
     members.push_back({std::move(spec), std::move(passes), ""});
     leave_out_above(members.back(), chain, size, effort);
   };
+  add({pass_of(snapshot_strategy)});  // first: it may prove that no other need be asked
   for (const StrategyInfo* strategy : strategies()) {
     const bool trains_exactly = strategy->family != Family::compression;  // what is lossless rests on a promise
-    if (!strategy->makes_tapes() || strategy == &portfolio_strategy || !trains_exactly) continue;
+    if (!strategy->makes_tapes() || strategy == &portfolio_strategy || strategy == &snapshot_strategy ||
+        !trains_exactly)
+      continue;
     add({limited(*strategy, std::max<std::int64_t>(effort, 1))});
   }
   for (std::vector<Pass>& passes : compositions()) add(std::move(passes));

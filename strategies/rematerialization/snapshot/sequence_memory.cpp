@@ -263,7 +263,10 @@ class SequenceMemory::Evictions {
         memory_(plan.memory_),
         gaps_(plan.lives_.size()),
         needed_(gaps_.size()),
-        before_(plan.runs_.size()) {}
+        before_(plan.runs_.size()),
+        place_(plan.model_.ops.size(), none) {}
+
+  bool is_above(Bytes budget) const { return memory_.most() > budget.count; }
 
   /// Frees as much as is above the budget where memory is fullest; false where nothing is idle there.
   bool at_fullest(Bytes budget) {
@@ -271,7 +274,15 @@ class SequenceMemory::Evictions {
     std::int64_t above = memory_.most() - budget.count;
     std::vector<Idle> idle;
     for (std::uint32_t l = 0; l < gaps_.size(); ++l) {
-      if (const std::optional<Idle> found = idle_at(l, full)) idle.push_back(*found);
+      if (const std::optional<Gap> gap = gap_at(l, full)) idle.push_back({l, *gap});
+    }
+    constexpr std::size_t most = 64;  // the largest: a price takes longer
+    std::ranges::stable_sort(idle, [&](const Idle& a, const Idle& b) { return bytes_of(a.life) > bytes_of(b.life); });
+    idle.resize(std::min(idle.size(), most));
+    for (Idle& each : idle) {
+      const std::optional<Making> making = making_of(each.life, each.gap.until);
+      const double seconds = making ? std::max(making->seconds, 1e-15) : std::numeric_limits<double>::infinity();
+      each.worth = static_cast<double>(bytes_of(each.life)) / seconds;
     }
     std::ranges::stable_sort(idle, [](const Idle& a, const Idle& b) { return a.worth > b.worth; });
     bool any = false;
@@ -319,7 +330,7 @@ class SequenceMemory::Evictions {
 
   std::int64_t bytes_of(std::uint32_t life) const { return plan_.model_.storages[plan_.lives_[life].storage].count; }
 
-  std::optional<Idle> idle_at(std::uint32_t l, std::uint32_t run) const {
+  std::optional<Gap> gap_at(std::uint32_t l, std::uint32_t run) const {
     const Life& life = plan_.lives_[l];
     if (life.gone || life.begin >= run || life.end() <= run || bytes_of(l) == 0) return std::nullopt;
     const auto next = std::ranges::lower_bound(life.uses, run);
@@ -328,9 +339,7 @@ class SequenceMemory::Evictions {
     const auto within = [&](std::uint32_t r) { return gap.from < r && r < gap.until; };
     const bool is_gone = std::ranges::any_of(gaps_[l], [&](const Gap& g) { return g.until == gap.until; });
     if (is_gone || std::ranges::any_of(needed_[l], within)) return std::nullopt;
-    const std::optional<Making> making = making_of(l, gap.until);
-    if (!making) return std::nullopt;
-    return Idle{l, gap, static_cast<double>(bytes_of(l)) / std::max(making->seconds, 1e-15)};
+    return gap;
   }
 
   bool evict(const Idle& idle) {
@@ -356,26 +365,33 @@ class SequenceMemory::Evictions {
   }
 
   /// All that runs before the run then.
-  std::optional<Making> making_of(std::uint32_t life, std::uint32_t run) const {
+  std::optional<Making> making_of(std::uint32_t life, std::uint32_t run) {
+    Making making{.ops = before_[run], .reads = {}};
+    for (std::uint32_t k = 0; k < making.ops.size(); ++k) place_[making.ops[k].op] = k;
+    const bool made = make(life, run, making);
+    for (const Again& again : making.ops) place_[again.op] = none;
+    if (!made) return std::nullopt;
+    return making;
+  }
+
+  bool make(std::uint32_t life, std::uint32_t run, Making& making) {
     constexpr std::size_t most = 60;
     const OpModel& model = plan_.model_;
-    Making making{.ops = before_[run], .reads = {}};
     struct Open {
       std::uint32_t value = 0;
       std::size_t next = 0;
     };
     const std::uint32_t storage = plan_.lives_[life].storage;
-    if (model.in_storage[storage].size() != 1) return std::nullopt;
+    if (model.in_storage[storage].size() != 1) return false;
     std::vector<Open> open{{model.in_storage[storage].front()}};
     while (!open.empty()) {
       const std::uint32_t v = open.back().value;
       const std::optional<std::uint32_t> maker = model.values[v].maker;
-      if (!maker || !plan_.is_simple(*maker) || making.ops.size() > before_[run].size() + most) return std::nullopt;
+      if (!maker || !plan_.is_simple(*maker) || making.ops.size() > before_[run].size() + most) return false;
       const ModelOp& op = model.ops[*maker];
-      const auto same = std::ranges::find(making.ops, *maker, &Again::op);
       const bool needs_saving = op.ways.size() > 1 && std::ranges::find(op.ways[1].makes, v) == op.ways[1].makes.end();
-      if (same != making.ops.end()) {
-        if (needs_saving) same->way = 0;
+      if (place_[*maker] != none) {
+        if (needs_saving) making.ops[place_[*maker]].way = 0;
         open.pop_back();
         continue;
       }
@@ -383,7 +399,7 @@ class SequenceMemory::Evictions {
       if (next < op.reads.size()) {
         const std::uint32_t read = op.reads[next++];
         const std::uint32_t from = model.values[read].storage;
-        if (model.in_storage[from].size() != 1) return std::nullopt;
+        if (model.in_storage[from].size() != 1) return false;
         const std::uint32_t there = there_before(from, run);
         if (there == life || there == none) {
           open.push_back({read});
@@ -393,11 +409,12 @@ class SequenceMemory::Evictions {
         continue;
       }
       const auto way = static_cast<std::uint32_t>(needs_saving ? 0 : op.ways.size() - 1);
+      place_[*maker] = static_cast<std::uint32_t>(making.ops.size());
       making.ops.push_back({*maker, way});
       making.seconds += op.ways[way].time.value;
       open.pop_back();
     }
-    return making;
+    return true;
   }
 
   const SequenceMemory& plan_;
@@ -405,11 +422,14 @@ class SequenceMemory::Evictions {
   std::vector<std::vector<Gap>> gaps_;              // by life
   std::vector<std::vector<std::uint32_t>> needed_;  // by life: runs before which it must be there
   std::vector<std::vector<Again>> before_;          // by run: what is put in
+  std::vector<std::uint32_t> place_;                // by op: in what is being made
 };
 
 std::optional<OpSequence> SequenceMemory::evicted(Bytes budget) const {
   Evictions evictions(*this);
-  if (!evictions.at_fullest(budget)) return std::nullopt;
+  bool any = false;
+  while (evictions.is_above(budget) && evictions.at_fullest(budget)) any = true;
+  if (!any) return std::nullopt;
   return evictions.sequence();
 }
 

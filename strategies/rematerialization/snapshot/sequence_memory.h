@@ -41,8 +41,8 @@ class SequenceMemory {
   void leave_out(Bytes budget);
 
   /// Values that are idle where memory is fullest are gone there, those first that free the most bytes for each second
-  /// of making them again, until it is within the budget; their makers run again right before the next readers. What
-  /// that takes there is for the next look. Nothing where no value is idle.
+  /// of making them again; their makers run again right before the next readers. So on until all is within the budget
+  /// or nothing is idle. What the makers take there is for the next look. Nothing where no value is idle.
   std::optional<OpSequence> evicted(Bytes budget) const;
 
   OpSequence sequence() const;

@@ -2,6 +2,8 @@
 // a plan that fits elsewhere, too.
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <utility>
 
 #include "strategies/api/own_moves.h"
@@ -16,51 +18,86 @@ namespace plimsoll {
 namespace {
 
 struct SnapshotOptions : OwnMovesOptions {
+  std::size_t instants = 2;
   std::int64_t effort = 1;
 };
 
-/// Plans without copies, and with them where the device has a host.
+/// Plans of one instant without copies, and with them where the device has a host.
+struct AtInstant {
+  AtInstant(const PartTask& task, const SnapshotOptions& options, std::uint32_t instant)
+      : plans(task, instant, options.effort),
+        copies(options.offload == OwnMoves::no ? std::optional<SnapshotCopies>() : SnapshotCopies::make(task, plans)) {}
+
+  const PlannedTape* best(std::optional<Bytes> budget) {
+    const PlannedTape* best = copies && budget && *budget < plans.plain_peak() ? copies->best(*budget) : nullptr;
+    if (best == nullptr || !budget || plans.bound(*budget) < best->makespan) {
+      const PlannedTape* without = plans.best(budget);
+      if (best == nullptr || (without != nullptr && without->makespan < best->makespan)) best = without;
+    }
+    return best;
+  }
+
+  Seconds bound(Bytes budget) { return copies ? copies->bound(budget) : plans.bound(budget); }
+
+  Bytes least() {
+    const std::optional<Bytes> with = copies ? copies->least() : std::nullopt;
+    return with ? std::min(*with, plans.least()) : plans.least();
+  }
+
+  std::vector<Bytes> budgets() {
+    std::vector<Bytes> budgets = plans.budgets();
+    if (!copies) return budgets;
+    const std::vector<Bytes> more = copies->budgets();
+    budgets.insert(budgets.end(), more.begin(), more.end());
+    budgets.push_back(least());
+    return budgets;
+  }
+
+  SnapshotPlans plans;
+  std::optional<SnapshotCopies> copies;
+};
+
+/// The best of several instants.
 class Snapshot {
  public:
-  Snapshot(const PartTask& task, const SnapshotOptions& options)
-      : repeats_(task.problem.micro_batches > 1),
-        plans_(task, options.effort),
-        copies_(options.offload == OwnMoves::no ? std::optional<SnapshotCopies>()
-                                                : SnapshotCopies::make(task, plans_)) {}
+  Snapshot(const PartTask& task, const SnapshotOptions& options) : repeats_(task.problem.micro_batches > 1) {
+    for (const std::uint32_t instant : snapshot_instants(task)) {
+      if (instants_.size() < options.instants) instants_.emplace_back(task, options, instant);
+    }
+  }
 
   TapeOutcome within(std::optional<Bytes> budget) {
-    const PlannedTape* best = copies_ && budget && *budget < plans_.plain_peak() ? copies_->best(budget) : nullptr;
-    if (best == nullptr || !budget || plans_.bound(*budget) < best->makespan) {
-      const PlannedTape* without = plans_.best(budget);
-      if (best == nullptr || (without != nullptr && without->makespan < best->makespan)) best = without;
+    const PlannedTape* best = nullptr;
+    for (AtInstant& instant : instants_) {
+      const PlannedTape* plan = instant.best(budget);
+      if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
     }
     if (best == nullptr) return Infeasible{"no plan was found that needs less", least()};
     PlannedTape plan = *best;
-    if (budget && !(copies_ && repeats_)) {
-      plan.gap = relative_gap(plan.makespan, copies_ ? copies_->bound(*budget) : plans_.bound(*budget));
+    if (budget && !(repeats_ && instants_.front().copies)) {
+      Seconds bound;
+      for (AtInstant& instant : instants_) bound = std::max(bound, instant.bound(*budget));
+      plan.gap = relative_gap(plan.makespan, bound);
     }
     return plan;
   }
 
   std::vector<Bytes> budgets() {
-    std::vector<Bytes> budgets = plans_.budgets();
-    if (copies_) {
-      const std::vector<Bytes> more = copies_->budgets();
-      budgets.insert(budgets.end(), more.begin(), more.end());
-      budgets.push_back(least());
-    }
+    std::vector<Bytes> budgets;
+    for (AtInstant& instant : instants_) std::ranges::copy(instant.budgets(), std::back_inserter(budgets));
+    std::ranges::sort(budgets);
     return budgets;
   }
 
  private:
   Bytes least() {
-    const std::optional<Bytes> with = copies_ ? copies_->least() : std::nullopt;
-    return with ? std::min(*with, plans_.least()) : plans_.least();
+    Bytes least = instants_.front().least();
+    for (AtInstant& instant : instants_) least = std::min(least, instant.least());
+    return least;
   }
 
   bool repeats_;
-  SnapshotPlans plans_;
-  std::optional<SnapshotCopies> copies_;
+  std::deque<AtInstant> instants_;  // where they stand they stay: copies refer to plans
 };
 
 constexpr auto snapshot_options = options_of<SnapshotOptions>(
@@ -69,6 +106,13 @@ constexpr auto snapshot_options = options_of<SnapshotOptions>(
         .words = "auto yes no",
         .help = "whether values may go to the host; none do where the device has no host; auto: unless an offloading "
                 "pass after this one moves them",
+    }),
+    option_of<&SnapshotOptions::instants>({
+        .name = "instants",
+        .least = 1,
+        .most = 2,
+        .help = "at how many instants it is decided what is kept, the best of each: where plain training is fullest, "
+                "then the last forward",
     }),
     option_of<&SnapshotOptions::effort>({
         .name = "effort",

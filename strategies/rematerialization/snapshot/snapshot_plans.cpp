@@ -12,20 +12,19 @@
 
 namespace plimsoll {
 
-namespace {
-
-std::uint32_t fullest_op(const PartTask& task, const OpModel& model) {
-  const OpSequence plain = store_all_ops(task);
-  return static_cast<std::uint32_t>(fullest_moment(model, plain).run);
+std::vector<std::uint32_t> snapshot_instants(const PartTask& task) {
+  const OpModel model = op_model(task);
+  const auto fullest = static_cast<std::uint32_t>(fullest_moment(model, store_all_ops(task)).run);
+  const auto last = static_cast<std::uint32_t>(last_forward(model));
+  if (fullest == last) return {last};
+  return {fullest, last};
 }
 
-}  // namespace
-
-SnapshotPlans::SnapshotPlans(const PartTask& task, std::int64_t effort)
+SnapshotPlans::SnapshotPlans(const PartTask& task, std::uint32_t instant, std::int64_t effort)
     : task_(task),
       effort_(effort),
       model_(op_model(task)),
-      instant_(fullest_op(task, model_)),
+      instant_(instant),
       front_(task, model_, instant_),
       plain_(plan_of(store_all_ops(task))) {
   const std::vector<SnapshotBend>& bends = front_.bends();

@@ -12,9 +12,14 @@
 
 namespace plimsoll {
 
+/// Ops of the model at whose start it is worth to decide what is kept: where plain training is fullest, and the last
+/// forward, with which the backward begins.
+std::vector<std::uint32_t> snapshot_instants(const PartTask&);
+
 class SnapshotPlans {
  public:
-  SnapshotPlans(const PartTask&, std::int64_t effort);
+  /// `instant`: an op of the model.
+  SnapshotPlans(const PartTask&, std::uint32_t instant, std::int64_t effort);
 
   const OpModel& model() const { return model_; }
 
@@ -32,7 +37,6 @@ class SnapshotPlans {
   Bytes least();
   /// What no schedule without copies can beat.
   Seconds bound(Bytes budget) const { return front_.bound(budget); }
-  /// An op of the model: that with the most memory in plain training.
   std::uint32_t instant() const { return instant_; }
 
   const std::vector<SnapshotBend>& bends() const { return front_.bends(); }

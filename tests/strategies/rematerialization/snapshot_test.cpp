@@ -107,7 +107,7 @@ TEST_CASE("every trade of the front of equal layers is a schedule, proven optima
   const Problem problem = problem_of(even_chain(40), gpus({}));
   const Partition partition = one_device(problem.graph, 1, 1);
   const PartTask task{problem, partition, PartId{0}, 1};
-  SnapshotPlans plans(task, 1);
+  SnapshotPlans plans(task, snapshot_instants(task).front(), 1);
   REQUIRE(plans.bends().size() > 1);
   for (const SnapshotBend& bend : plans.bends()) {
     const Bytes level = plans.beside() + bend.kept;
