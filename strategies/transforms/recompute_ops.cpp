@@ -12,6 +12,7 @@
 
 #include "sim/core/op_attribute.h"
 #include "sim/io/input_error.h"
+#include "sim/io/text_file.h"
 #include "sim/ops/operators.h"
 #include "strategies/api/strategy.h"
 #include "strategies/rematerialization/policies/policies.h"
@@ -143,6 +144,7 @@ std::vector<bool> overwritten_tensors(const Graph& graph) {
 
 struct RecomputeOpsOptions {
   std::string ops = "score+softmax+dropout";
+  std::string file;
 };
 
 /// The last parts of names of forward ops, each once.
@@ -157,19 +159,52 @@ std::vector<std::string_view> last_parts(const Graph& graph) {
   return parts;
 }
 
+/// By op: whether a line of the file is its name.
+std::vector<bool> named_in(const std::string& file, const Graph& graph) {
+  std::map<std::string_view, std::size_t> forward;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (graph.ops[o].phase == Phase::forward) forward.emplace(graph.ops[o].name, o);
+  }
+  std::vector<std::string_view> names;
+  for (const auto& each : forward) names.push_back(each.first);
+  std::vector<bool> named(graph.ops.size(), false);
+  const std::string text = read_text_file(file);
+  Complaints complaints(file, text);
+  std::uint32_t line = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    ++line;
+    if (name.empty()) continue;
+    if (const auto op = forward.find(name); op != forward.end()) {
+      named[op->second] = true;
+    } else {
+      complaints.add({line, 1}, "",
+                     fmt::format("no forward op of '{}' is called '{}'{}", graph.name, name, suggestion(name, names)));
+    }
+  }
+  complaints.throw_if_any();
+  return named;
+}
+
+/// By op: whether it is a forward op whose name matches.
+std::vector<bool> named_like(std::string_view patterns, const Graph& graph) {
+  std::vector<bool> named;
+  for (const Op& op : graph.ops) named.push_back(op.phase == Phase::forward && matches(patterns, op.name));
+  return named;
+}
+
 std::variant<Problem, std::string> recompute_ops(const Problem& problem, const RecomputeOpsOptions& options) {
   if (problem.chain) {
     return fmt::format("'{}' is a chain, whose ops are whole stages: 'selective' chooses among these",
                        problem.graph.name);
   }
-  const std::string_view patterns = options.ops;
-  std::vector<bool> runs_again;
-  for (const Op& op : problem.graph.ops) {
-    runs_again.push_back(op.phase == Phase::forward && matches(patterns, op.name));
-  }
+  const std::vector<bool> runs_again =
+      options.file.empty() ? named_like(options.ops, problem.graph) : named_in(options.file, problem.graph);
   if (std::ranges::count(runs_again, true) == 0) {
-    return fmt::format("no forward op of '{}' is named like '{}'{}", problem.graph.name, patterns,
-                       suggestion(patterns, last_parts(problem.graph)));
+    if (!options.file.empty()) return fmt::format("'{}' names no op", options.file);
+    return fmt::format("no forward op of '{}' is named like '{}'{}", problem.graph.name, options.ops,
+                       suggestion(options.ops, last_parts(problem.graph)));
   }
   std::variant<Graph, std::string> made = with_recomputed_ops(problem.graph, runs_again);
   if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);
@@ -178,12 +213,19 @@ std::variant<Problem, std::string> recompute_ops(const Problem& problem, const R
   return changed;
 }
 
-constexpr auto recompute_ops_options = options_of<RecomputeOpsOptions>(option_of<&RecomputeOpsOptions::ops>({
-    .name = "ops",
-    .values = "patterns of names joined by '+'",
-    .help = "which ops run again: whole names or parts of them between dots, with * and ?",
-    .allowed = [](std::string_view text) { return !text.empty(); },
-}));
+constexpr auto recompute_ops_options = options_of<RecomputeOpsOptions>(
+    option_of<&RecomputeOpsOptions::ops>({
+        .name = "ops",
+        .values = "patterns of names joined by '+'",
+        .help = "which ops run again: whole names or parts of them between dots, with * and ?",
+        .allowed = [](std::string_view text) { return !text.empty(); },
+    }),
+    option_of<&RecomputeOpsOptions::file>({
+        .name = "file",
+        .values = "the path of a text file",
+        .help = "the names of the ops that run again, one a line, in place of ops",
+        .allowed = [](std::string_view text) { return !text.empty(); },
+    }));
 
 }  // namespace
 
