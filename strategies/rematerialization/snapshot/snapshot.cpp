@@ -1,11 +1,15 @@
 // The strategy `snapshot`: of all that one instant of the iteration may keep, what costs the least, by minimum cuts; as
 // a plan that fits elsewhere, too.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <string>
 #include <utility>
 
+#include "sim/measure/lower_bounds.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/chain_pass.h"
@@ -60,7 +64,8 @@ struct AtInstant {
 /// The best of several instants.
 class Snapshot {
  public:
-  Snapshot(const PartTask& task, const SnapshotOptions& options) : repeats_(task.problem.micro_batches > 1) {
+  Snapshot(const PartTask& task, const SnapshotOptions& options)
+      : problem_(task.problem), repeats_(task.problem.micro_batches > 1) {
     for (const std::uint32_t instant : snapshot_instants(task)) {
       if (instants_.size() < options.instants) instants_.emplace_back(task, options, instant);
     }
@@ -72,7 +77,7 @@ class Snapshot {
       const PlannedTape* plan = instant.best(budget);
       if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
     }
-    if (best == nullptr) return Infeasible{"no plan was found that needs less", least()};
+    if (best == nullptr) return Infeasible{why_none(*budget), least()};
     PlannedTape plan = *best;
     if (budget && !(repeats_ && instants_.front().copies)) {
       Seconds bound;
@@ -90,12 +95,20 @@ class Snapshot {
   }
 
  private:
+  std::string why_none(Bytes budget) const {
+    const LowerBounds bounds = lower_bounds(problem_, 1);
+    if (budget >= bounds.memory || !bounds.memory_by) return "no plan was found that needs less";
+    return fmt::format("while '{}' runs, {} B must be there", problem_.graph[*bounds.memory_by].name,
+                       bounds.memory.count);
+  }
+
   Bytes least() {
     Bytes least = instants_.front().least();
     for (AtInstant& instant : instants_) least = std::min(least, instant.least());
     return least;
   }
 
+  const Problem& problem_;
   bool repeats_;
   std::deque<AtInstant> instants_;  // where they stand they stay: copies refer to plans
 };

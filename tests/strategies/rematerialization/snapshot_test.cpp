@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "sim/measure/lower_bounds.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/models/fullest_moment.h"
@@ -120,6 +121,17 @@ TEST_CASE("every trade of the front of equal layers is a schedule, proven optima
     const auto run = std::ranges::find(*sequence, instant, &OpRun::op);
     CHECK(memory_of_runs(plans.model(), *sequence)[static_cast<std::size_t>(run - sequence->begin())].during == level);
   }
+}
+
+TEST_CASE("snapshot names the op that alone needs more than the budget", "[snapshot]") {
+  const Problem problem = problem_of(even_chain(4), gpus({}));
+  const LowerBounds bounds = lower_bounds(problem, 1);
+  const std::vector<Pass> passes = parse_spec("snapshot(offload=no)", "test");
+  const Infeasible none = std::get<Infeasible>(plan(problem, passes, bounds.memory - Bytes{1}));
+  CHECK(none.reason.find("'" + problem.graph[*bounds.memory_by].name + "'") != std::string::npos);
+  CHECK(none.reason.find(std::to_string(bounds.memory.count) + " B") != std::string::npos);
+  REQUIRE(none.smallest);
+  CHECK(*none.smallest >= bounds.memory);
 }
 
 }  // namespace
