@@ -74,7 +74,7 @@ SnapshotCopies::SnapshotCopies(const PartTask& task, SnapshotPlans& plans, CopyR
   const Bytes most = plans.plain_peak();
   std::int64_t step = 1;
   while (10 * step * 200 <= most.count) step *= 10;
-  if (step >= 10 && most.count / step > 800) step = step / 2 * 5;
+  if (step >= 10 && most.count / step > 1600) step = step / 2 * 5;
   const std::int64_t first = plans.model().resident.count / step;
   for (std::int64_t level = first; level * step < most.count; ++level) levels_.push_back(Bytes{level * step});
 }
@@ -108,7 +108,7 @@ std::optional<PlannedTape> SnapshotCopies::within(Bytes budget) const {
     best_share = share;
   };
   for (const double share : {1.0, 0.97, 0.94, 0.88, 0.8, 0.7, 0.6, 0.4, 0.2}) attempt(share);
-  for (const double step : {0.015, 0.0075, 0.003}) {
+  for (const double step : {0.015, 0.0075, 0.003, 0.0015}) {
     const double middle = best_share;
     if (!best) break;
     attempt(middle - step);

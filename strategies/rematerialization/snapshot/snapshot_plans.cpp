@@ -199,7 +199,7 @@ std::vector<Bytes> SnapshotPlans::budgets() {
 
 /// Close to each other where every trade of the front is a plan as it is; few below, where plans are repaired.
 void SnapshotPlans::find_levels() {
-  const auto fine = static_cast<std::uint32_t>(64 * effort_), coarse = static_cast<std::uint32_t>(12 * effort_);
+  const auto fine = static_cast<std::uint32_t>(192 * effort_), coarse = static_cast<std::uint32_t>(12 * effort_);
   const std::vector<SnapshotBend>& bends = front_.bends();
   const auto level_of = [&](const SnapshotBend& bend) { return beside_ + bend.kept; };
   const auto is_plan = [&](const SnapshotBend& bend) {
