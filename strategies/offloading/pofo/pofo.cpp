@@ -309,7 +309,7 @@ class PofoPlanner {
     Front pool;
     std::vector<Bytes> levels = budgets_between(base_, most_, static_cast<std::uint32_t>(levels_));
     levels.front() = most_;
-    std::ranges::rotate(levels, levels.begin() + 1);
+    std::rotate(levels.begin(), levels.begin() + 1, levels.end());  // std::ranges' needs a newer Clang than 15
     std::vector<std::optional<Bytes>> budgets{std::nullopt};
     budgets.insert(budgets.end(), levels.begin(), levels.end());
     for (const std::vector<Pass>& passes : pofo_others()) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <ranges>
 #include <utility>
 
 #include "sim/core/expects.h"
@@ -248,7 +247,8 @@ Plans dtr_plans(const PartTask& task, const DtrStrategyOptions& options, const T
   add(free);
   std::vector<Bytes> budgets = budgets_between(largest_call(log.log), free.peak, dtr_levels);
   budgets.erase(std::unique(budgets.begin(), budgets.end()), budgets.end());
-  for (const Bytes budget : std::views::reverse(budgets)) {
+  std::reverse(budgets.begin(), budgets.end());
+  for (const Bytes budget : budgets) {
     run_options.budget = budget;
     const DtrRun run = run_log(log.log, run_options);
     if (run.end == DtrEnd::finished) add(run);
