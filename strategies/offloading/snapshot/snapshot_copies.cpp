@@ -1,10 +1,10 @@
-#include "strategies/rematerialization/snapshot/snapshot_copies.h"
+#include "strategies/offloading/snapshot/snapshot_copies.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "strategies/rematerialization/snapshot/sequence_memory.h"
+#include "strategies/offloading/snapshot/sequence_memory.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "strategies/rematerialization/snapshot/sequence_memory.h"
+#include "strategies/offloading/snapshot/sequence_memory.h"
 
 #include <algorithm>
 #include <limits>

@@ -15,8 +15,8 @@
 #include "strategies/models/chain_pass.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
-#include "strategies/rematerialization/snapshot/snapshot_copies.h"
-#include "strategies/rematerialization/snapshot/snapshot_plans.h"
+#include "strategies/offloading/snapshot/snapshot_copies.h"
+#include "strategies/offloading/snapshot/snapshot_plans.h"
 
 namespace plimsoll {
 namespace {

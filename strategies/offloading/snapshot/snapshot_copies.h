@@ -9,7 +9,7 @@
 
 #include "sim/bound/snapshot_cut.h"
 #include "strategies/offloading/activations/offload_moves.h"
-#include "strategies/rematerialization/snapshot/snapshot_plans.h"
+#include "strategies/offloading/snapshot/snapshot_plans.h"
 
 namespace plimsoll {
 

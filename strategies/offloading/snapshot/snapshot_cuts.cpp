@@ -1,4 +1,4 @@
-#include "strategies/rematerialization/snapshot/snapshot_cuts.h"
+#include "strategies/offloading/snapshot/snapshot_cuts.h"
 
 #include <algorithm>
 #include <limits>

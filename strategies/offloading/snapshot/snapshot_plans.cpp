@@ -1,4 +1,4 @@
-#include "strategies/rematerialization/snapshot/snapshot_plans.h"
+#include "strategies/offloading/snapshot/snapshot_plans.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "sim/core/expects.h"
 #include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
-#include "strategies/rematerialization/snapshot/sequence_memory.h"
+#include "strategies/offloading/snapshot/sequence_memory.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 
 #include "strategies/models/op_model.h"
 #include "strategies/models/op_sequence.h"
-#include "strategies/rematerialization/snapshot/snapshot_cuts.h"
+#include "strategies/offloading/snapshot/snapshot_cuts.h"
 
 namespace plimsoll {
 
