@@ -22,7 +22,7 @@ using Budgets = std::span<const std::optional<Bytes>>;
 constexpr std::int64_t portfolio_levels = 4;   // fixed budgets whose best plans are improved
 constexpr std::int64_t trials_at_effort = 40;  // simulations a level
 constexpr std::int64_t front_points = 32;
-constexpr double near_enough = 1e-3;  // of the best of all that recompute and offload
+constexpr double near_enough = 0.001;  // of the best of all that recompute and offload
 
 bool host_is_there(const PartTask& task) {
   return memory_at(task.problem.platform, task.part().device, place::host).has_value();

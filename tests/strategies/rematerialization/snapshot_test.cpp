@@ -9,6 +9,7 @@
 #include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
 #include "strategies/offloading/snapshot/sequence_memory.h"
+#include "strategies/offloading/snapshot/snapshot_cuts.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
