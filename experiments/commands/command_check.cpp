@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "experiments/commands/commands.h"
+#include "experiments/study/bounds_within.h"
 #include "experiments/study/planning_watch.h"
 #include "platforms/platform_file.h"
-#include "sim/bound/iteration_bound.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"
 #include "sim/io/schedule/schedule_file.h"
@@ -28,7 +28,7 @@ struct CheckArguments {
 struct BoundsArguments {
   QuestionArguments question;
   std::string schedule;
-  bool json = false;
+  bool json = false, prices = false;
 };
 
 Json violation_json(const Violation& violation) {
@@ -152,56 +152,6 @@ std::string bounds_table(const Problem& problem, std::size_t devices, std::strin
   return text;
 }
 
-/// Schedules on one device that pack nothing, within a budget.
-struct BoundedWithin {
-  std::string_view key, words;
-  bool copies;
-};
-constexpr std::array bounded_within{BoundedWithin{"recomputing", "ops run again", false},
-                                    BoundedWithin{"offloading", "also copies to the host and the disk", true}};
-
-IterationBound bound_within(const Problem& problem, Bytes budget, const BoundedWithin& kind) {
-  constexpr DeviceId device{0};
-  const BytesPerSecond out = kind.copies ? ways_out(problem.platform, device) : BytesPerSecond{};
-  IterationBound bound = IterationBounds(problem, device, {.out = out}).within(budget);
-  const LowerBounds any = lower_bounds(problem, 1);
-  if (any.memory > std::max(budget, bound.needs.value_or(budget))) {
-    bound.needs = any.memory;
-    bound.at = any.memory_by;
-  }
-  return bound;
-}
-
-constexpr double gigabyte = 1e9;
-
-Json within_json(const Problem& problem, Bytes budget) {
-  Json object{{"budget_bytes", budget.count}};
-  for (const BoundedWithin& kind : bounded_within) {
-    const IterationBound bound = bound_within(problem, budget, kind);
-    object[std::string(kind.key)] = {{"lower_bound_s", bound.needs ? Json(nullptr) : Json(bound.time.value)},
-                                     {"instant", bound.at ? Json(problem.graph[*bound.at].name) : Json(nullptr)},
-                                     {"price_s_per_gb", bound.price * gigabyte},
-                                     {"needs_bytes", bound.needs ? Json(bound.needs->count) : Json(nullptr)}};
-  }
-  return object;
-}
-
-std::string within_table(const Problem& problem, Bytes budget) {
-  std::string text = fmt::format("within {}, where all of these stay on the device\n", format_bytes(budget));
-  for (const BoundedWithin& kind : bounded_within) {
-    const IterationBound bound = bound_within(problem, budget, kind);
-    const std::string at = bound.at ? fmt::format("when '{}' begins", problem.graph[*bound.at].name) : "";
-    if (bound.needs) {
-      text += fmt::format("  {:<40}  {:>13}   {} at least {} are live\n", kind.words, "nothing fits", at,
-                          format_bytes(*bound.needs));
-    } else {
-      text += fmt::format("  {:<40}  {:>13}   {} a GB is worth {}\n", kind.words, format_seconds(bound.time), at,
-                          format_seconds(Seconds{bound.price * gigabyte}));
-    }
-  }
-  return text;
-}
-
 /// Of a schedule file the question that it answers.
 Question bounded_question(const BoundsArguments& arguments, const std::optional<Schedule>& schedule) {
   const QuestionArguments& words = arguments.question;
@@ -226,6 +176,8 @@ int run_bounds(const BoundsArguments& arguments) {
   note_times(problem);
   const std::size_t devices = problem.platform.devices.size();
   const std::optional<Bytes> budget = stated ? stated : capacity_of(problem.platform);
+  const Prices prices = arguments.prices ? Prices::shown : Prices::no;
+  if (arguments.prices && !budget) throw InputError("--prices: needs --memory, since the device's memory is unlimited");
   if (const LowerBounds all = lower_bounds(problem, 1, Stays::nothing); stated && *stated < all.memory) {
     std::cerr << fmt::format("no schedule on one device fits {}: the working set of '{}' needs {}\n",
                              format_bytes(*stated), largest_working_set(problem, all), format_bytes(all.memory));
@@ -237,7 +189,7 @@ int run_bounds(const BoundsArguments& arguments) {
     Json& others = object["where_less_stays"] = Json::array();
     for (const Stays stays : {Stays::parameters, Stays::nothing})
       others.push_back(bounds_json(problem, devices, stays));
-    object["within_budget"] = budget ? within_json(problem, *budget) : Json(nullptr);
+    object["within_budget"] = budget ? within_json(problem, *budget, prices) : Json(nullptr);
     std::cout << json_text(object, 2) << '\n';
     return exit_fine;
   }
@@ -247,7 +199,7 @@ int run_bounds(const BoundsArguments& arguments) {
   std::cout << bounds_table(problem, 1, "memory at least");
   std::cout << fmt::format("  work {}, critical path {}\n", format_seconds(one.work),
                            format_seconds(one.critical_path));
-  if (budget) std::cout << within_table(problem, *budget);
+  if (budget) std::cout << within_table(problem, *budget, prices);
   if (devices > 1) {
     std::cout << fmt::format("on all {} devices\n", devices) << bounds_table(problem, devices, "fullest at least");
   }
@@ -289,6 +241,9 @@ void add_bounds_command(CLI::App& app, int& exit_code, const std::string&) {
       ->type_name("SPEC");
   add_schedule_option(*command, arguments->schedule,
                       "bounds of the problem that the schedule of this file was made for; nothing is searched again");
+  command->add_flag("--prices", arguments->prices,
+                    "also what more memory, faster links and a faster host would save at this budget, and the budgets "
+                    "at\nwhich other ops are the best to run again");
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([arguments, &exit_code] { exit_code = run_bounds(*arguments); });
 }

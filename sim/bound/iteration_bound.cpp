@@ -33,20 +33,57 @@ Seconds all_once(const SnapshotModel& model) {
   return micro_batches == 1 ? model.base : micro_batches * (model.base - model.updates) + model.updates;
 }
 
+/// From the cut that keeps more, for which that budget is enough, to the next: what less asks for.
+BoundBend bend_at(const SnapshotCuts& cuts, Bytes budget, const InstantBound& less) {
+  BoundBend bend{.budget = budget, .at = cuts.instant().op};
+  if (less.needs) bend.flip = Flip::nothing;
+  if (!less.needs && !less.within) bend.flip = Flip::waits;
+  if (!less.over || !less.within) return bend;
+  for (std::uint32_t o = 0; o < less.within->again.size(); ++o) {
+    if (less.within->again[o] && !less.over->again[o]) bend.ops.push_back({o});
+  }
+  bend.time = less.within->extra - less.over->extra;
+  bend.bytes = budget - cuts.fits(*less.within);
+  return bend;
+}
+
+/// Whether less memory is free between the two cuts round a budget.
+bool is_free(const InstantBound& bound) {
+  return bound.over && bound.within && !(bound.within->extra > bound.over->extra);
+}
+
+BoundBends bends_of(SnapshotCuts& cuts, Bytes budget) {
+  BoundBends bends;
+  InstantBound bound = cuts.bound(budget);
+  if (bound.over && !is_free(bound)) bends.above = bend_at(cuts, cuts.fits(*bound.over), bound);
+  while (bound.within) {
+    const Bytes fits = cuts.fits(*bound.within);
+    bound = cuts.bound(fits - Bytes{1});
+    if (is_free(bound)) continue;
+    bends.below = bend_at(cuts, fits, bound);
+    break;
+  }
+  return bends;
+}
+
 }  // namespace
 
+/// What comes behind a link or is the memory at a route's end may be slower than the device's own link.
 BytesPerSecond ways_out(const Platform& platform, DeviceId device) {
   const MemoryId own = platform[device].memory;
-  std::optional<LinkId> counted;
-  double sum = 0;
+  std::map<LinkId, std::pair<double, double>> by_link;  // the device's own: its rate, and that of all routes by it
   for (const MemoryId place : {place::host, place::disk}) {
     const std::optional<MemoryId> there = memory_at(platform, device, place);
     const std::optional<Route> route = there && *there != own ? route_between(platform, own, *there) : std::nullopt;
-    if (!route || (!route->links.empty() && route->links.front().link == counted)) continue;
+    if (!route) continue;
     if (route->links.empty()) return unlimited_bandwidth;
-    counted = route->links.front().link;
-    sum += bandwidth_of(platform[*counted], route->links.front().down).value;
+    const LinkUse first = route->links.front();
+    auto& [link, routes] = by_link[first.link];
+    link = bandwidth_of(platform[first.link], first.down).value;
+    routes += route->bandwidth.value;
   }
+  double sum = 0;
+  for (const auto& [first, rates] : by_link) sum += std::min(rates.first, rates.second);
   return {sum};
 }
 
@@ -104,18 +141,29 @@ SnapshotCuts& IterationBounds::cuts(OpId op, MicroBatch micro_batch) {
   return *made;
 }
 
-/// Extra times of micro-batches add up, since no op runs for two of them. Gradients of the first are there for the
-/// later ones where these come one after the other; else only what is live for a micro-batch alone counts.
+bool IterationBounds::are_in_turn() const {
+  return model_.rules.in_turn && sequence_slices(problem_.graph) == 1;
+}
+
+/// Gradients of the first micro-batch are there for the later ones where these come one after the other; else only what
+/// is live for a micro-batch alone counts.
+MicroBatch IterationBounds::later_ones() const {
+  const bool add_gradients = model_.rules.stay == Stays::all && problem_.gradients == Gradients::fresh;
+  return problem_.micro_batches > 1 && are_in_turn() && add_gradients ? MicroBatch::later : MicroBatch::first;
+}
+
+bool IterationBounds::says_something(OpId op) const {
+  const double out = model_.rules.out.value;
+  if (problem_.micro_batches > 1 && !are_in_turn() && out > 0) return false;  // others' values leave at the same time
+  return model_.ops[op.index].is_there && !std::isinf(out);
+}
+
+/// Extra times of micro-batches add up, since no op runs for two of them.
 void IterationBounds::improve(IterationBound& bound, Bytes budget, OpId op) {
-  if (!model_.ops[op.index].is_there || std::isinf(model_.rules.out.value)) return;
+  if (!says_something(op)) return;
   const std::uint32_t micro_batches = problem_.micro_batches;
-  const bool in_turn = model_.rules.in_turn && sequence_slices(problem_.graph) == 1;
-  if (micro_batches > 1 && !in_turn && model_.rules.out.value > 0) return;  // others' values leave at the same time
   const InstantBound first = cuts(op, MicroBatch::first).bound(budget);
-  InstantBound later = first;
-  if (micro_batches > 1 && in_turn && model_.rules.stay == Stays::all && problem_.gradients == Gradients::fresh) {
-    later = cuts(op, MicroBatch::later).bound(budget);
-  }
+  const InstantBound later = later_ones() == MicroBatch::first ? first : cuts(op, MicroBatch::later).bound(budget);
   if (first.needs || later.needs) {
     const Bytes needs = std::max(first.needs.value_or(Bytes{0}), later.needs.value_or(Bytes{0}));
     if (bound.needs && *bound.needs >= needs) return;
@@ -131,15 +179,18 @@ void IterationBounds::improve(IterationBound& bound, Bytes budget, OpId op) {
 }
 
 /// One call of autograd repeats and moves nothing: it is out of the question where all that it keeps does not fit.
-bool IterationBounds::may_be_one_call(Bytes budget) const {
-  return std::ranges::none_of(instants_, [&](OpId op) {
+std::pair<Bytes, OpId> IterationBounds::one_call_needs() const {
+  std::pair<Bytes, OpId> most;
+  for (const OpId op : instants_) {
     SnapshotCuts cuts(*one_call_, instant_at(*one_call_, op));
-    return cuts.instant().bytes + cuts.at(0).kept_bytes > budget;
-  });
+    most = std::max(most, {cuts.instant().bytes + cuts.at(0).kept_bytes, op});
+  }
+  return most;
 }
 
 IterationBound IterationBounds::within(std::optional<Bytes> budget, std::span<const OpId> instants) {
-  if (one_call_ && (!budget || may_be_one_call(*budget))) return {std::min(all_once(*one_call_), all_once(model_))};
+  if (one_call_ && (!budget || one_call_needs().first <= *budget))
+    return {std::min(all_once(*one_call_), all_once(model_))};
   IterationBound bound{all_once(model_)};
   if (!budget) return bound;
   if (!instants_.empty()) bound.at = instants_.front();
@@ -160,6 +211,39 @@ IterationBound IterationBounds::within(std::optional<Bytes> budget, OpId round, 
     }
   }
   return bound;
+}
+
+BoundBends IterationBounds::bends(Bytes budget) {
+  BoundBends nearest;
+  const LowerBounds any = lower_bounds(problem_, 1, model_.rules.stay, model_.rules.codecs);
+  const BoundBend least{.budget = any.memory, .at = any.memory_by, .flip = Flip::nothing};
+  if (budget < least.budget) {
+    nearest.above = least;
+    return nearest;
+  }
+  if (one_call_) {
+    if (const auto [needs, at] = one_call_needs(); needs <= budget) {
+      nearest.below = BoundBend{.budget = needs, .at = at, .flip = Flip::many_calls};
+      return nearest;
+    }
+  }
+  const IterationBound bound = within(budget);
+  if (bound.needs) {
+    nearest.above = BoundBend{.budget = *bound.needs, .at = bound.at, .flip = Flip::nothing};
+    return nearest;
+  }
+  std::vector<OpId> deciding = instants_;
+  if (bound.time > all_once(model_)) deciding = {bound.at.value()};
+  for (const OpId op : deciding) {
+    if (!says_something(op)) continue;
+    for (const MicroBatch micro_batch : {MicroBatch::first, later_ones()}) {
+      BoundBends its = bends_of(cuts(op, micro_batch), budget);
+      if (its.below && (!nearest.below || its.below->budget > nearest.below->budget)) nearest.below = its.below;
+      if (its.above && (!nearest.above || its.above->budget < nearest.above->budget)) nearest.above = its.above;
+    }
+  }
+  if (!nearest.below || nearest.below->budget < least.budget) nearest.below = least;
+  return nearest;
 }
 
 }  // namespace plimsoll

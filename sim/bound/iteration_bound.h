@@ -1,6 +1,7 @@
 #pragma once
 // What no schedule of an iteration on one device within a memory budget can beat, by the best of several instants.
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,7 +20,28 @@ struct IterationBound {
   std::optional<Bytes> needs;  ///< set: no schedule fits the budget; the least that the instant leaves
 };
 
-/// All links by which values can leave the device for its host and its disk, together.
+/// What less memory asks for.
+enum class Flip : std::uint8_t {
+  repeats,     ///< ops run again
+  waits,       ///< nothing but time in which more can leave
+  many_calls,  ///< the backward is no longer one call of autograd
+  nothing,     ///< nothing fits
+};
+
+/// A budget at which other cuts are the best from then on: there the bound bends.
+struct BoundBend {
+  Bytes budget;
+  std::optional<OpId> at;  ///< the instant, or the op that needs the most, if any
+  Flip flip{};             ///< from there downwards
+  std::vector<OpId> ops;   ///< that run again, of `repeats`, ascending; may be none where others run later
+  Seconds time;            ///< until the next bend below: what their runs add
+  Bytes bytes;             ///< likewise: what the budget is less
+};
+struct BoundBends {
+  std::optional<BoundBend> below, above;  ///< the nearest, at most the budget and above it
+};
+
+/// The rate at which values can leave the device for its host and its disk, by all links together.
 BytesPerSecond ways_out(const Platform&, DeviceId);
 
 /// The op at which most is live if ops run in the given order, each once.
@@ -37,10 +59,16 @@ class IterationBounds {
   /// Without these, but for a plan of that time: by the op where it is fullest and ops round it, until it is close.
   IterationBound within(std::optional<Bytes> budget, OpId round, Seconds reached);
 
+  /// Of the first bound, by the instant that decides it; of all where none does, since all fits.
+  BoundBends bends(Bytes budget);
+
  private:
   SnapshotCuts& cuts(OpId, MicroBatch);
+  bool are_in_turn() const;
+  MicroBatch later_ones() const;
+  bool says_something(OpId) const;
   void improve(IterationBound&, Bytes budget, OpId);
-  bool may_be_one_call(Bytes budget) const;
+  std::pair<Bytes, OpId> one_call_needs() const;
 
   const Problem& problem_;
   SnapshotModel model_;

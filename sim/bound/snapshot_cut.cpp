@@ -199,6 +199,10 @@ InstantBound SnapshotCuts::bound(Bytes budget) {
   return bound;
 }
 
+Bytes SnapshotCuts::fits(const SnapshotCut& cut) const {
+  return instant_.bytes + Bytes{static_cast<std::int64_t>(std::ceil(cut.weight - could_leave_))};
+}
+
 std::vector<SnapshotCut> SnapshotCuts::front() {
   std::vector<SnapshotCut> front;
   std::vector<SnapshotCut> ahead;  // not looked at yet: weights rise from the last one on

@@ -48,6 +48,8 @@ class SnapshotCuts {
   /// With this many bytes of the device. Where values may leave it (BoundRules::out), the time in which they can is
   /// part of the weight and of what it may come to.
   InstantBound bound(Bytes budget);
+  /// The least with which that cut costs no more than its own time.
+  Bytes fits(const SnapshotCut&) const;
 
   /// All that are best at some price, as values do not leave the device: kept bytes fall, time rises.
   std::vector<SnapshotCut> front();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/bound/bound_prices.h"
 #include "sim/bound/snapshot_cut.h"
 #include "sim/bound/snapshot_model.h"
 #include "tests/core/bound_oracle.h"
@@ -137,13 +138,13 @@ TEST_CASE("the bound falls with the budget and the links, to all ops once at pla
 }
 
 /// a (10 B, 2 s) is read by b (4 B, 3 s) and the last backward; a loss (1 B, 1 s) and two backwards (1 B, 1 s each).
-Graph worked_graph() {
+Graph worked_graph(std::int64_t byte = 1) {
   Graph graph;
   graph.name = "worked";
   const auto add = [&](const char* name, Phase phase, std::int64_t bytes, double seconds, std::vector<TensorId> reads) {
     const TensorKind kind = phase == Phase::forward ? TensorKind::activation : TensorKind::gradient;
     graph.tensors.push_back(
-        {.name = name, .kind = kind, .bytes = Bytes{bytes}, .storage = id_at<StorageId>(graph.storages++)});
+        {.name = name, .kind = kind, .bytes = Bytes{bytes * byte}, .storage = id_at<StorageId>(graph.storages++)});
     const TensorId made = id_at<TensorId>(graph.tensors.size() - 1);
     graph.ops.push_back(
         {.name = name, .phase = phase, .duration = Seconds{seconds}, .inputs = std::move(reads), .outputs = {made}});
@@ -244,6 +245,106 @@ TEST_CASE("without a backward the instant is where plain training is fullest", "
   CHECK(bound.time == Seconds{4});
   CHECK(problem.graph[bound.at.value()].name == "o0");
   CHECK(IterationBounds(problem, DeviceId{0}).within(Bytes{7}).needs == Bytes{8});
+}
+
+TEST_CASE("what more memory, links and a faster host save, by hand", "[bound][prices]") {
+  constexpr std::int64_t gb = 1'000'000'000;
+  const auto saves = [&](const Platform& platform, std::int64_t budget, bool copies) {
+    const Problem problem = problem_of(worked_graph(gb), platform);
+    const BytesPerSecond out = copies ? ways_out(platform, DeviceId{0}) : BytesPerSecond{};
+    return bound_prices(problem, DeviceId{0}, {.out = out}, Bytes{budget});
+  };
+  const Platform slow_link = gpus({.to_host = BytesPerSecond{1e9}});
+  CHECK(saves(slow_link, 15 * gb, false).memory.value == Approx(0.2));      // a makes 10 GB again in 2 s
+  CHECK(saves(slow_link, 31 * gb / 2, false).memory.value == Approx(0.1));  // half a GB more is enough
+  CHECK(saves(slow_link, 16 * gb, false).memory == Seconds{0});
+  CHECK(!saves(slow_link, 15 * gb, false).links);
+  CHECK(!saves(slow_link, 15 * gb, false).host);
+  CHECK(saves(slow_link, 9 * gb, true).memory.value == Approx(0.2));
+  CHECK(saves(slow_link, 9 * gb, true).links->value == Approx(0.2));
+  CHECK(saves(slow_link, 16 * gb, true).links == Seconds{0});  // all fits: nothing leaves
+  CHECK(!saves(slow_link, 9 * gb, true).host);
+
+  Platform slow_host = slow_link;
+  slow_host.memories[1].bandwidth = BytesPerSecond{0.5e9};
+  CHECK(ways_out(slow_host, DeviceId{0}) == BytesPerSecond{0.5e9});
+  CHECK(saves(slow_host, 10 * gb, true).host->value == Approx(0.6));  // 3 GB more leave in the 6 s before g
+  CHECK(saves(slow_host, 10 * gb, true).links == Seconds{0});
+  const Platform slow_uplink = gpus({.to_host = BytesPerSecond{4}, .uplink = BytesPerSecond{2}});
+  CHECK(ways_out(slow_uplink, DeviceId{0}) == BytesPerSecond{2});
+}
+
+TEST_CASE("the budgets at which other cuts are the best, by hand", "[bound][prices]") {
+  const Problem problem = problem_of(worked_graph(), gpus({}));
+  IterationBounds bounds(problem, DeviceId{0});
+  const auto is_of_a = [&](const std::optional<BoundBend>& bend) {
+    REQUIRE(bend);
+    CHECK(bend->budget == Bytes{16});
+    CHECK(bend->flip == Flip::repeats);
+    CHECK(bend->ops == std::vector{OpId{0}});
+    CHECK(bend->time.value == Approx(2));
+    CHECK(bend->bytes == Bytes{10});
+    CHECK(problem.graph[bend->at.value()].name == "g");
+  };
+  is_of_a(bounds.bends(Bytes{15}).above);
+  is_of_a(bounds.bends(Bytes{16}).below);
+  is_of_a(bounds.bends(Bytes{1000}).below);
+  CHECK(!bounds.bends(Bytes{16}).above);
+  const BoundBends least = bounds.bends(Bytes{13});  // b reads 10 and makes 4
+  CHECK(!least.below);
+  CHECK(least.above->flip == Flip::nothing);
+  CHECK(bounds.bends(Bytes{15}).below->flip == Flip::nothing);
+  CHECK(bounds.bends(Bytes{15}).below->budget == Bytes{14});
+  CHECK(problem.graph[bounds.bends(Bytes{15}).below->at.value()].name == "b");
+
+  // Where half a byte a second leaves, 3 leave before g, and less memory than 13 bytes is for no schedule.
+  IterationBounds copying(problem, DeviceId{0}, {.out = {0.5}});
+  CHECK(copying.bends(Bytes{14}).below->budget == Bytes{14});
+  CHECK(!copying.bends(Bytes{14}).above);
+}
+
+TEST_CASE("a price is the bound's slope, falls as memory grows, and changes at the bends of the front only",
+          "[bound][prices][property]") {
+  std::uint32_t sloping = 0, bends_seen = 0;
+  for (const RandomCase seed : fewer_cases(1, 200)) {
+    const Problem problem = problem_of(random_graph(seed, 10), gpus({}));
+    const SnapshotModel model = snapshot_model(problem, DeviceId{0}, {.one_call = false});
+    const Bytes least = lower_bounds(problem, 1).memory;
+    IterationBounds bounds(problem, DeviceId{0});
+    const Seconds once = bounds.within(std::nullopt).time;
+    double price = 1e18;
+    for (const std::int64_t budget : bends_of(problem)) {
+      const IterationBound here = bounds.within(Bytes{budget}), more = bounds.within(Bytes{budget + 1}),
+                           less = bounds.within(Bytes{budget - 1});
+      if (here.needs || here.time <= once) continue;
+      CAPTURE(seed, budget);
+      const double gain = (here.time - more.time).value, loss = less.needs ? 1e18 : (less.time - here.time).value;
+      REQUIRE(here.price >= gain - 1e-9);
+      REQUIRE(here.price <= loss + 1e-9);
+      REQUIRE(here.price <= price + 1e-9);
+      price = here.price;
+      if (loss - gain < 1e-9) ++sloping;
+
+      const std::vector<SnapshotCut> front = front_at(model, *here.at);
+      const Bytes fixed = instant_at(model, *here.at).bytes;
+      const auto first_within =
+          std::ranges::find_if(front, [&](const SnapshotCut& cut) { return fixed + cut.kept_bytes <= Bytes{budget}; });
+      if (Bytes{budget} < least) continue;
+      const BoundBends bends = bounds.bends(Bytes{budget});
+      REQUIRE(first_within != front.end());
+      REQUIRE(first_within != front.begin());
+      const SnapshotCut& over = *(first_within - 1);
+      REQUIRE(bends.above.has_value());
+      REQUIRE(bends.above->budget == fixed + over.kept_bytes);
+      REQUIRE(bends.above->time.value == Approx((first_within->extra - over.extra).value));
+      REQUIRE(bends.above->bytes == over.kept_bytes - first_within->kept_bytes);
+      REQUIRE(bends.below->budget == std::max(least, fixed + first_within->kept_bytes));
+      ++bends_seen;
+    }
+  }
+  if (!all_cases()) return;
+  CHECK(sloping > 0);
+  CHECK(bends_seen > cases_of(100U));
 }
 
 }  // namespace

@@ -238,6 +238,33 @@ TEST_CASE("bounds says what a budget costs at least, by which instant, and what 
   CHECK(none.err.find("no schedule on one device fits 1.00 MB: the working set of '") != std::string::npos);
 }
 
+TEST_CASE("bounds --prices says what more of the machine saves, and where other ops are the best to run again",
+          "[program]") {
+  const std::string question = "--trace gpt12_w768_t256_b4_cpu --platform h200 --memory '70 %' ";
+  const nlohmann::json within = json_of("bounds --json --prices " + question)["within_budget"];
+  const nlohmann::json bound = within["recomputing"], prices = bound["prices"],
+                       copying = within["offloading"]["prices"];
+  CHECK(prices["memory_1_gb_saves_s"] > 0.0);
+  CHECK(prices["memory_1_gb_saves_s"] <= bound["price_s_per_gb"].get<double>() * (1 + 1e-9));
+  CHECK(prices["links_10_gb_per_s_save_s"].is_null());
+  CHECK(copying["links_10_gb_per_s_save_s"] >= 0.0);
+  CHECK(copying["host_memory_twice_as_fast_saves_s"].is_null());
+  const std::int64_t below = prices["flip_below"]["budget_bytes"], above = prices["flip_above"]["budget_bytes"];
+  CHECK(below <= within["budget_bytes"]);
+  CHECK(above > within["budget_bytes"]);
+  CHECK(prices["flip_above"]["ops"] > 0);
+  CHECK(json_of("bounds --json " + question)["within_budget"]["recomputing"]["prices"].is_null());
+
+  const ProgramRun run = plimsoll("bounds --prices " + question);
+  CHECK(run.out.find("\n    1 GB more memory saves  ") != std::string::npos);
+  CHECK(run.out.find("nothing: it does not limit the copies\n") != std::string::npos);
+  CHECK(run.out.find(" no longer run again, '") != std::string::npos);
+  CHECK(run.out.find("\n    below ") != std::string::npos);
+  const ProgramRun unlimited = plimsoll("bounds --prices --trace uniform:6 --platform ideal");
+  CHECK(unlimited.exit_code == 2);
+  CHECK(unlimited.err.find("--prices: needs --memory, since the device's memory is unlimited\n") != std::string::npos);
+}
+
 TEST_CASE("answers on one device say how far they can be from the best of their class", "[program]") {
   const auto gap_of = [](const std::string& asked) {
     return json_of("simulate --json --trace gpt12_w768_t256_b4_cpu --platform h200 " + asked)["gap"];
