@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t far_below = std::numeric_limits<std::int64_t>::min() / 4;  // of a run that is left out
 
 }  // namespace
@@ -143,7 +143,7 @@ struct SequenceMemory::Trial {
   std::vector<Changed> changed;
   std::vector<Followed> followed;       // lives that others take over
   std::vector<std::uint32_t> left_out;  // runs
-  std::uint32_t saving = none;          // a run that now saves
+  std::uint32_t saving = nowhere;       // a run that now saves
   std::int64_t workspace = 0;           // more of it
 };
 
@@ -174,7 +174,7 @@ void SequenceMemory::live_on(Trial& trial, std::uint32_t life, std::uint32_t ear
   trial.followed.push_back({life, static_cast<std::uint32_t>(lives_.size())});
   lives_.push_back({.storage = storage, .begin = earlier, .uses = uses});
   count(lives_.back(), 1);
-  if (trial.saving != none) return;
+  if (trial.saving != nowhere) return;
   const ModelOp& op = model_.ops[runs_[earlier].op];
   const GradientBytes gradients{.existing = runs_[earlier].gradients, .fresh = {}, .any_fresh = false};
   trial.saving = earlier;
@@ -185,11 +185,11 @@ void SequenceMemory::live_on(Trial& trial, std::uint32_t life, std::uint32_t ear
 }
 
 bool SequenceMemory::leave_out(std::uint32_t run, Bytes budget) {
-  std::uint32_t earlier = none;
+  std::uint32_t earlier = nowhere;
   for (const std::uint32_t r : of_op_[runs_[run].op]) {
     if (r < run && !runs_[r].left_out) earlier = r;
   }
-  EXPECTS(earlier != none);
+  EXPECTS(earlier != nowhere);
   Trial trial;
   const std::size_t lives_before = lives_.size();
   std::vector<std::uint32_t> open{run};
@@ -223,7 +223,7 @@ bool SequenceMemory::leave_out(std::uint32_t run, Bytes budget) {
 
 void SequenceMemory::settle(const Trial& trial, std::size_t lives_before) {
   for (const std::uint32_t run : trial.left_out) runs_[run].left_out = true;
-  if (trial.saving != none) runs_[trial.saving].way = 0;
+  if (trial.saving != nowhere) runs_[trial.saving].way = 0;
   for (std::size_t l = lives_before; l < lives_.size(); ++l) {
     of_storage_[lives_[l].storage].push_back(static_cast<std::uint32_t>(l));
     runs_[lives_[l].begin].lives.push_back(static_cast<std::uint32_t>(l));
@@ -242,7 +242,7 @@ void SequenceMemory::take_back(const Trial& trial, std::size_t lives_before) {
     count(life, 1);
   }
   for (const std::uint32_t run : trial.left_out) memory_.add(run, run + 1, -far_below);
-  if (trial.saving != none) memory_.add(trial.saving, trial.saving + 1, -trial.workspace);
+  if (trial.saving != nowhere) memory_.add(trial.saving, trial.saving + 1, -trial.workspace);
 }
 
 OpSequence SequenceMemory::sequence() const {
@@ -264,7 +264,7 @@ class SequenceMemory::Evictions {
         gaps_(plan.lives_.size()),
         needed_(gaps_.size()),
         before_(plan.runs_.size()),
-        place_(plan.model_.ops.size(), none) {}
+        place_(plan.model_.ops.size(), nowhere) {}
 
   bool is_above(Bytes budget) const { return memory_.most() > budget.count; }
 
@@ -359,9 +359,9 @@ class SequenceMemory::Evictions {
       const Life& life = plan_.lives_[l];
       if (life.begin >= run || life.end() < run) continue;
       const auto gone = [&](const Gap& gap) { return gap.from < run && run <= gap.until; };
-      return std::ranges::any_of(gaps_[l], gone) ? none : l;
+      return std::ranges::any_of(gaps_[l], gone) ? nowhere : l;
     }
-    return none;
+    return nowhere;
   }
 
   /// All that runs before the run then.
@@ -369,7 +369,7 @@ class SequenceMemory::Evictions {
     Making making{.ops = before_[run], .reads = {}};
     for (std::uint32_t k = 0; k < making.ops.size(); ++k) place_[making.ops[k].op] = k;
     const bool made = make(life, run, making);
-    for (const Again& again : making.ops) place_[again.op] = none;
+    for (const Again& again : making.ops) place_[again.op] = nowhere;
     if (!made) return std::nullopt;
     return making;
   }
@@ -390,7 +390,7 @@ class SequenceMemory::Evictions {
       if (!maker || !plan_.is_simple(*maker) || making.ops.size() > before_[run].size() + most) return false;
       const ModelOp& op = model.ops[*maker];
       const bool needs_saving = op.ways.size() > 1 && std::ranges::find(op.ways[1].makes, v) == op.ways[1].makes.end();
-      if (place_[*maker] != none) {
+      if (place_[*maker] != nowhere) {
         if (needs_saving) making.ops[place_[*maker]].way = 0;
         open.pop_back();
         continue;
@@ -401,7 +401,7 @@ class SequenceMemory::Evictions {
         const std::uint32_t from = model.values[read].storage;
         if (model.in_storage[from].size() != 1) return false;
         const std::uint32_t there = there_before(from, run);
-        if (there == life || there == none) {
+        if (there == life || there == nowhere) {
           open.push_back({read});
         } else {
           making.reads.push_back(there);

@@ -46,7 +46,7 @@ class MadpipeSearch {
     for (const MadpipeProblem::Layer& layer : p_.layers) longest += link(layer.output_bytes);
     std::optional<MadpipePlan> best = within(longest);
     if (!best) return best;
-    best = shortest(*std::move(best), 0, [this](double period) { return within(period); });
+    best = shortest_plan(*std::move(best), 0, [this](double period) { return within(period); });
     best->exact = exact_;
     return best;
   }

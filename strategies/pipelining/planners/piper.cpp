@@ -238,7 +238,7 @@ class PiperSearch {
   std::optional<PiperPlan> plan() {
     std::optional<PiperPlan> best = plan_within(no_stage);
     if (!best) return best;
-    return shortest(*std::move(best), 0, [this](double seconds) { return plan_within(seconds); });
+    return shortest_plan(*std::move(best), 0, [this](double seconds) { return plan_within(seconds); });
   }
 
  private:

@@ -134,7 +134,7 @@ class OneBody {
   }
 
   SappPlan long_plan(SappPlan best) const {
-    best = shortest(std::move(best), 0, [this](double seconds) { return within({seconds, 0}); });
+    best = shortest_plan(std::move(best), 0, [this](double seconds) { return within({seconds, 0}); });
     return ending_soonest(best, {best.seconds, 0});
   }
 
@@ -196,7 +196,7 @@ class OneBody {
       const auto sooner = [&](double sum) { return within({longest, sum - longest}); };
       std::optional<SappPlan> made = sooner(best.seconds * (1 - model_tolerance));
       if (!made || !(made->seconds < best.seconds)) continue;
-      best = shortest(*std::move(made), 2 * longest, sooner);
+      best = shortest_plan(*std::move(made), 2 * longest, sooner);
       bounds = {longest, best.seconds - longest};
     }
     return ending_soonest(best, bounds);

@@ -10,7 +10,7 @@ namespace plimsoll {
 
 /// From a plan, and a time that no plan is below. `within`: a plan within the time, or none.
 template <class Plan, class Within>
-Plan shortest(Plan best, double below, const Within& within) {
+Plan shortest_plan(Plan best, double below, const Within& within) {
   while (best.seconds - below > sum_tolerance * best.seconds) {
     const double middle = (below + best.seconds) / 2;
     std::optional<Plan> shorter = within(middle);

@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-Problem small_problem(std::uint64_t seed) {
+Problem little_problem(std::uint64_t seed) {
   Random random(seed);
   const ProblemOptions options{.micro_batches = random.chance(0.7) ? 1U : 2U,
                                .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing};
@@ -30,7 +30,7 @@ TEST_CASE("snapshot is never faster than the optimum, nor its gap less than the 
   const std::vector<Pass> snapshot = parse_spec("snapshot(offload=no)", "test"), exact = parse_spec("exact", "test");
   std::size_t optimal = 0, plans = 0;
   for (const RandomCase seed : random_cases(1, 150)) {
-    const Problem problem = small_problem(seed);
+    const Problem problem = little_problem(seed);
     std::vector<std::optional<Bytes>> budgets;
     for (const Bytes budget : front_budgets(problem, exact)) budgets.insert(budgets.end(), {budget, budget + Bytes{1}});
     const std::vector<PlanOutcome> made = plan(problem, snapshot, budgets), best = plan(problem, exact, budgets);
@@ -62,7 +62,7 @@ TEST_CASE("the memory of a sequence is its tape's, also when runs are left out o
   for (const RandomCase seed : random_cases(1, 300)) {
     CAPTURE(seed);
     Random random(seed);
-    const Problem problem = small_problem(seed);
+    const Problem problem = little_problem(seed);
     const Partition partition = one_device(problem.graph, 1, problem.micro_batches);
     const PartTask task{problem, partition, PartId{0}, 1};
     const OpModel model = op_model(task);
