@@ -347,5 +347,35 @@ TEST_CASE("a price is the bound's slope, falls as memory grows, and changes at t
   CHECK(bends_seen > cases_of(100U));
 }
 
+TEST_CASE("where values may leave, the bound is straight up to the bend above", "[bound][prices][property]") {
+  std::uint32_t straight = 0;
+  for (const RandomCase seed : fewer_cases(1, 100)) {
+    const Problem problem = problem_of(random_graph(seed, 10), gpus({.to_host = BytesPerSecond{0.1}}));
+    const Bytes least = lower_bounds(problem, 1).memory;
+    const BoundRules rules{.out = ways_out(problem.platform, DeviceId{0})};
+    IterationBounds bounds(problem, DeviceId{0}, rules);
+    const Seconds once = bounds.within(std::nullopt).time;
+    for (Bytes budget = least;; budget += Bytes{1}) {
+      const IterationBound here = bounds.within(budget);
+      if (here.time <= once) break;
+      CAPTURE(seed, budget.count);
+      const BoundBends bends = bounds.bends(budget);
+      REQUIRE(bends.above->budget > budget);
+      const IterationBound there = bounds.within(bends.above->budget);
+      const double bytes = static_cast<double>((bends.above->budget - budget).count);
+      const double line = here.time.value - here.price * bytes;
+      REQUIRE(there.time.value >= line - 1e-9);
+      if (there.at != here.at || there.time <= once) continue;
+      REQUIRE(there.time.value <= line + here.price + 1e-9);  // bends lie at parts of bytes
+      const BoundPrices prices = bound_prices(problem, DeviceId{0}, rules, budget);
+      REQUIRE(prices.links.value() >= Seconds{0});
+      REQUIRE(prices.memory >= Seconds{0});
+      ++straight;
+    }
+  }
+  CAPTURE(straight);
+  if (all_cases()) CHECK(straight > cases_of(50U));
+}
+
 }  // namespace
 }  // namespace plimsoll
