@@ -23,14 +23,14 @@ struct BoundedWithin {
 constexpr std::array bounded_within{BoundedWithin{"recomputing", "ops run again", false},
                                     BoundedWithin{"offloading", "also copies to the host and the disk", true}};
 
-constexpr DeviceId first_device{0};
+constexpr DeviceId bounded_device{0};
 
 BoundRules rules_of(const Problem& problem, const BoundedWithin& kind) {
-  return {.out = kind.copies ? ways_out(problem.platform, first_device) : BytesPerSecond{}};
+  return {.out = kind.copies ? ways_out(problem.platform, bounded_device) : BytesPerSecond{}};
 }
 
 IterationBound bound_within(const Problem& problem, Bytes budget, const BoundedWithin& kind) {
-  IterationBound bound = IterationBounds(problem, first_device, rules_of(problem, kind)).within(budget);
+  IterationBound bound = IterationBounds(problem, bounded_device, rules_of(problem, kind)).within(budget);
   const LowerBounds any = lower_bounds(problem, 1);
   if (any.memory > std::max(budget, bound.needs.value_or(budget))) {
     bound.needs = any.memory;
@@ -76,8 +76,8 @@ Json bend_json(const Problem& problem, const std::optional<BoundBend>& bend) {
 
 Json prices_json(const Problem& problem, Bytes budget, const BoundedWithin& kind) {
   const BoundRules rules = rules_of(problem, kind);
-  const BoundPrices prices = bound_prices(problem, first_device, rules, budget);
-  const BoundBends bends = IterationBounds(problem, first_device, rules).bends(budget);
+  const BoundPrices prices = bound_prices(problem, bounded_device, rules, budget);
+  const BoundBends bends = IterationBounds(problem, bounded_device, rules).bends(budget);
   return {{"memory_1_gb_saves_s", prices.memory.value},
           {"links_10_gb_per_s_save_s", prices.links ? Json(prices.links->value) : Json(nullptr)},
           {"host_memory_twice_as_fast_saves_s", prices.host ? Json(prices.host->value) : Json(nullptr)},
@@ -99,8 +99,8 @@ std::string bend_text(const Problem& problem, const BoundBend& bend, bool falls)
 
 std::string prices_table(const Problem& problem, Bytes budget, const BoundedWithin& kind) {
   const BoundRules rules = rules_of(problem, kind);
-  const BoundPrices prices = bound_prices(problem, first_device, rules, budget);
-  const BoundBends bends = IterationBounds(problem, first_device, rules).bends(budget);
+  const BoundPrices prices = bound_prices(problem, bounded_device, rules, budget);
+  const BoundBends bends = IterationBounds(problem, bounded_device, rules).bends(budget);
   const auto line = [](std::string_view what, std::string_view worth) {
     return fmt::format("    {:<38}  {}\n", what, worth);
   };

@@ -69,8 +69,8 @@ TEST_CASE("import writes a trace that reads back and says where it comes from", 
   CHECK(complaint_of([&] {
           import_with({"import", "dtr", log, "-o", trace});
         }) ==
-        "import: unknown format 'dtr', expected checkmate-graph, dtr-log, pardnn-dag, dot, dnn-partitioning, "
-        "pipedream, sapp, piper, pipeline-csv or memory-snapshot");
+        "import: unknown format 'dtr', expected checkmate-graph, dtr-log, pardnn-dag, dot, pipedream, "
+        "dnn-partitioning, sapp, piper, pipeline-csv or memory-snapshot");
   std::filesystem::remove(log);
   std::filesystem::remove(trace);
 }
