@@ -84,9 +84,9 @@ int simulate_front(const Question& question, bool json) {
   const std::vector<Answer> failed = beyond_allocator(answers);
   const std::vector<Answer> front = front_of(std::move(answers));
   if (json) {
-    const auto listed = [&](const std::vector<Answer>& list) {
+    const auto listed = [&question, &of = problem](const std::vector<Answer>& list) {
       Json objects = Json::array();
-      for (const Answer& each : list) objects.push_back(to_json(result_of(question, problem, each)));
+      for (const Answer& each : list) objects.push_back(to_json(result_of(question, of, each)));
       return objects;
     };
     Json object{{"front", listed(front)}};
