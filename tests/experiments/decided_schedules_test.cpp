@@ -62,27 +62,27 @@ TEST_CASE("a file from before there were decisions has them made again, and a no
 
 TEST_CASE("decisions that are not for the problem are wrong input, with their place", "[program]") {
   Decided decided;
-  nlohmann::json& decisions = decided.schedule["decisions"][0];
-  const nlohmann::json right = decisions;
+  nlohmann::json& list = decided.schedule["decisions"];
+  const nlohmann::json right = list;
   const auto refused = [&](const std::string& what) {
     const ProgramRun run = decided.asked("check");
     CHECK(run.exit_code == 2);
     CAPTURE(run.err);
     CHECK(run.err.starts_with(decided.file + ":"));
     CHECK(run.err.find(what) != std::string::npos);
-    decisions = right;
+    list = right;
   };
-  decisions["cuts"][1]["shares"]["tensor"] = "q";
+  list[0]["cuts"][1]["shares"]["tensor"] = "q";
   refused(": decisions[0].cuts[1].shares.tensor: 'layer0.");
-  decisions["cuts"][0]["op"] = 100'000;
+  list[0]["cuts"][0]["op"] = 100'000;
   refused(": decisions[0].cuts[0].op: 100000 of ");
-  decisions["mesh"][0]["ranks"] = 16;
+  list[0]["mesh"][0]["ranks"] = 16;
   refused(": decisions[0].mesh: 16 ranks, but 'pcie_4x_rtx4090' has 4 devices");
-  decisions["mesh"][0]["ranks"] = 3;
+  list[0]["mesh"][0]["ranks"] = 3;
   refused(": decisions[0]: '");
-  decisions["strategy"] = "tofu";
+  list[0]["strategy"] = "tofu";
   refused(": decisions[0].strategy: expected 'alpa', found 'tofu'");
-  decided.schedule["decisions"].push_back(right);
+  list.push_back(right[0]);
   refused(": decisions[1]: of the strategies 1 decide");
 }
 
