@@ -12,7 +12,7 @@ install(TARGETS plimsoll_late_simgrid plimsoll_late_coin plimsoll_late_metis pli
 install(DIRECTORY platforms DESTINATION ${shipped} FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY traces/data DESTINATION ${shipped}/traces)
 install(DIRECTORY experiments DESTINATION ${shipped} FILES_MATCHING
-        PATTERN "*.yaml" PATTERN "*.py" PATTERN "*.json" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js")
+        PATTERN "*.yaml" PATTERN "*.py" PATTERN "*.json" PATTERN "*.gz" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js")
 install(PROGRAMS traces/export_pytorch.py traces/measure_training.py DESTINATION ${shipped}/traces)
 install(DIRECTORY traces/python/plimsoll DESTINATION ${shipped}/traces/python
         FILES_MATCHING PATTERN "*.py" PATTERN "*.c" PATTERN "__pycache__" EXCLUDE)

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "experiments/commands/commands.h"
+#include "experiments/library/verdict.h"
 #include "experiments/study/bounds_within.h"
 #include "experiments/study/planning_watch.h"
 #include "platforms/platform_file.h"
@@ -39,51 +40,11 @@ Json violation_json(const Violation& violation) {
   return object;
 }
 
-/// The largest peak of a device.
-Bytes device_peak(const std::vector<Bytes>& peaks, const Platform& platform) {
-  Bytes largest;
-  for (const Device& device : platform.devices) largest = std::max(largest, peaks[device.memory.index]);
-  return largest;
-}
-
-/// What a legal schedule comes to on the event engine, memory counted by check(), and what was taken from the file.
-struct Verdict {
-  Seconds makespan;
-  Bytes peak;
-  std::vector<Overfull> over;
-  std::size_t measured = 0;  ///< steps that state their own costs
-};
-
-Verdict verdict_on(const Schedule& schedule, const Platform& platform) {
-  const Timeline timeline = simulate(schedule, platform, Engine::event);
-  const std::vector<Bytes> peaks = recount(schedule, timeline, platform);
-  return {.makespan = timeline.makespan,
-          .peak = device_peak(peaks, platform),
-          .over = overfull(peaks, platform, schedule),
-          .measured = static_cast<std::size_t>(std::ranges::count_if(schedule.steps, &Step::measured))};
-}
-
-std::string text_of(const Verdict& verdict, const Schedule& schedule, const Platform& platform) {
-  std::string text = fmt::format("legal: {} steps, {}, peak {} B", schedule.steps.size(),
-                                 format_seconds(verdict.makespan), verdict.peak.count);
-  for (const Overfull& memory : verdict.over) {
-    const Memory& of = platform[memory.memory];
-    text += of.device && schedule.budget
-                ? fmt::format(", over its budget of {} B on '{}'", memory.limit.count, of.name)
-                : fmt::format(", {} B on '{}', over its {} B", memory.peak.count, of.name, memory.limit.count);
-  }
-  if (verdict.measured > 0) {
-    text += fmt::format("; {} of the steps state times and workspaces as measured, which no model confirms",
-                        verdict.measured);
-  }
-  return text + "\n";
-}
-
 Json json_of(const std::optional<Verdict>& verdict, const Schedule& schedule, const Platform& platform,
              const std::vector<Violation>& violations) {
   Json object{{"legal", violations.empty()}, {"steps", schedule.steps.size()}, {"violations", Json::array()}};
   for (const Violation& violation : violations) object["violations"].push_back(violation_json(violation));
-  object["makespan_s"] = verdict ? Json(verdict->makespan.value) : Json(nullptr);
+  object["makespan_s"] = verdict ? Json(verdict->timeline.makespan.value) : Json(nullptr);
   object["peak_bytes"] = verdict ? Json(verdict->peak.count) : Json(nullptr);
   object["fits"] = verdict ? Json(verdict->over.empty()) : Json(nullptr);
   object["measured_steps"] = verdict ? Json(verdict->measured) : Json(nullptr);

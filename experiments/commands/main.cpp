@@ -146,6 +146,7 @@ int run_command(int argc, char** argv) {
   add_simulate_command(app, exit_code, command_line);
   add_plan_command(app, exit_code, command_line);
   add_check_command(app, exit_code, command_line);
+  add_verify_command(app, exit_code);
   add_bounds_command(app, exit_code, command_line);
   add_list_command(app, exit_code, command_line);
   add_describe_command(app, exit_code, command_line);

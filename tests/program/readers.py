@@ -245,6 +245,10 @@ READERS = [
     Reader("schedule", ["{made}/recomputing.json"], mutations.mutated_json, ["check --schedule {file} --trace uniform:6 --platform ideal"]),
     Reader("schedule", ["{made}/offloading.json"], mutations.mutated_json,
            [f"check --json --schedule {{file}} --trace {NETWORK} --platform validate/cpu_link.yaml"]),
+    Reader("list of ops", ["tests/program/graph.order"], mutations.mutated_lines,
+           ["verify --json {file} --trace tests/program/graph.json --platform {made}/machine.yaml"], 2),
+    Reader("plan library", ["tests/program/library.json"], mutations.mutated_json,
+           ["verify tests/program/graph.order --library {file}"]),
     Reader("replay", ["{made}/network.json"], mutations.mutated_json,
            [f"replay --json --schedule {{file}} --trace {NETWORK} --platform validate/cpu_link.yaml --backend cpu --pace memcpy "
             "--repetitions 1"]),

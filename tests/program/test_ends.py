@@ -27,7 +27,7 @@ NETWORK = f"--trace {readers.NETWORK} --platform validate/cpu_link.yaml"
 # What each command prints, {made} being the folder of readers.prepare().
 PRINTING = {
     "simulate": f"simulate --json {SMALL}", "plan": f"plan {SMALL}", "bounds": "bounds --trace uniform:6 --platform ideal",
-    "check": "check --trace uniform:4 --platform ideal --schedule {made}/plain.json", "list": "list traces",
+    "check": "check --trace uniform:4 --platform ideal --schedule {made}/plain.json", "list": "list traces", "verify": "verify tests/program/graph.order",
     "describe": "describe h200", "report": "report {made}/sweep -o {folder}/report",
     "replay": f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1",
     "train": f"train {readers.NETWORK} --data {{made}}/rows.csv --strategy store_all --steps 1",
@@ -58,7 +58,7 @@ FOLDERS = ["sweep {made}/swept.yaml -o {out}", "report {made}/sweep -o {out}", "
 READING = [
     "describe {file}", "bounds --trace {file} --platform ideal", "simulate --trace {file} --platform ideal --strategy store_all",
     "plan --trace {file} --platform ideal --strategy store_all", "bounds --trace uniform:3 --platform {file}",
-    "check --schedule {file} --trace uniform:4 --platform ideal", f"replay {NETWORK} --schedule {{file}} --backend cpu",
+    "check --schedule {file} --trace uniform:4 --platform ideal", "verify {file} --trace uniform:4 --platform ideal", f"replay {NETWORK} --schedule {{file}} --backend cpu",
     "import checkmate-graph {file} -o {folder}/t.json",
     "import pardnn-dag {file} -o {folder}/t.json", "import dot {file} -o {folder}/t.json",
     "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "splits {file}", "import pipedream {file} -o {folder}/t.json",
