@@ -58,17 +58,21 @@ class Portfolio {
         has_updates_(
             std::ranges::any_of(task.problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; })) {
     for (const std::optional<Bytes>& budget : asked) rows_.emplace_back().budget = budget;
-    if (effort > 0) {
+    if (effort > 0 && !is_large_graph(is_chain(), size(), effort)) {
       for (const Bytes budget : fixed_levels(task)) rows_.emplace_back().budget = budget;
     }
     first_level_ = asked.size();
-    rows_.emplace_back().budget = Bytes{0};  // tells what each member needs at least
   }
 
   std::vector<TapeOutcome> run() {
-    const Chain* chain = task_.problem.chain ? &*task_.problem.chain : nullptr;
-    const std::size_t size = chain != nullptr ? chain->stages.size() : task_.problem.graph.ops.size();
-    for (const Member& member : portfolio_members(chain != nullptr, size, effort_, target_)) ask(member);
+    const std::vector<Member> members = portfolio_members(is_chain(), size(), effort_, target_);
+    ask(members.front(), 0, first_level_);
+    ask(members.front(), first_level_, rows_.size());
+    for (const bool last_resort : {false, true}) {
+      for (const Member& member : std::span(members).subspan(1)) {
+        if (member.last_resort == last_resort) ask(member, 0, rows_.size());
+      }
+    }
     improve();
     std::vector<TapeOutcome> outcomes;
     for (std::size_t r = 0; r < first_level_; ++r) outcomes.push_back(outcome(rows_[r]));
@@ -85,6 +89,9 @@ class Portfolio {
     bool near = false;                  ///< `snapshot` proves its plan to be near enough to the best
   };
 
+  bool is_chain() const { return task_.problem.chain.has_value(); }
+  std::size_t size() const { return is_chain() ? task_.problem.chain->stages.size() : task_.problem.graph.ops.size(); }
+
   /// Nobody can be faster.
   bool is_settled(const Row& row) const { return row.near || (row.best && reaches(row.best->makespan, bound_)); }
 
@@ -93,16 +100,20 @@ class Portfolio {
                        [&](const Row& row) { return is_settled(row); });
   }
 
-  void ask(const Member& member) {
+  /// For rows [first, last). Those beside the asked ones need no answer once these are settled.
+  void ask(const Member& member, std::size_t first, std::size_t last) {
     std::vector<std::size_t> open;
     std::vector<std::optional<Bytes>> budgets;
     const bool none_is_open = all_asked_are_settled();
-    for (std::size_t r = 0; r < rows_.size(); ++r) {
+    for (std::size_t r = first; r < last; ++r) {
       if (!member.reason.empty() || none_is_open || is_settled(rows_[r])) continue;
+      if (member.last_resort && rows_[r].best) continue;
       open.push_back(r);
       budgets.push_back(rows_[r].budget);
     }
-    std::string reason = member.reason.empty() ? "not asked: no plan can be much faster" : member.reason;
+    std::string reason = member.reason;
+    if (reason.empty())
+      reason = none_is_open ? "not asked: no plan can be much faster" : "not asked: so large a graph takes long";
     std::vector<TapeOutcome> outcomes;
     try {
       if (!open.empty()) outcomes = judged_tapes_of_passes(task_, member.passes, budgets);
@@ -110,7 +121,7 @@ class Portfolio {
       reason = error.what();
       open.clear();
     }
-    for (Row& row : rows_) row.candidates.push_back({member.spec, std::nullopt, reason});
+    for (std::size_t r = first; r < last; ++r) rows_[r].candidates.push_back({member.spec, std::nullopt, reason});
     for (std::size_t k = 0; k < open.size(); ++k) note(rows_[open[k]], std::move(outcomes[k]), member);
   }
 
@@ -171,7 +182,7 @@ class Portfolio {
   Seconds bound_;
   bool has_alternatives_, has_updates_;
   std::size_t first_level_ = 0;
-  std::vector<Row> rows_;  // those asked, the levels, and nothing
+  std::vector<Row> rows_;  // those asked, the levels
   std::vector<Improved> improved_;
   Infeasible none_{"none of the strategies it asked has a plan", std::nullopt};
 };

@@ -56,6 +56,11 @@ void leave_out_above(Member& member, bool chain, std::size_t size, std::int64_t 
 
 }  // namespace
 
+bool is_large_graph(bool chain, std::size_t size, std::int64_t effort) {
+  constexpr std::size_t large = 4'000;  // ops at effort 1: one plan of a composition then takes ten seconds
+  return !chain && size > large * static_cast<std::size_t>(std::max<std::int64_t>(effort, 1));
+}
+
 std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t effort, MembersFor target) {
   std::vector<Member> members;
   const auto add = [&](std::vector<Pass> passes) {
@@ -66,7 +71,8 @@ std::vector<Member> portfolio_members(bool chain, std::size_t size, std::int64_t
       }
     }
     std::string spec = names_of(passes);
-    members.push_back({std::move(spec), std::move(passes), ""});
+    const bool is_slow = passes.size() > 1 || passes.front().strategy == &rockmate_strategy;
+    members.push_back({std::move(spec), std::move(passes), "", is_slow && is_large_graph(chain, size, effort)});
     leave_out_above(members.back(), chain, size, effort);
   };
   add({pass_of(snapshot_strategy)});  // first: it may prove that no other need be asked

@@ -109,6 +109,25 @@ TEST_CASE("a portfolio for PyTorch asks nobody who moves parameters or parts of 
   }
 }
 
+TEST_CASE("on large graphs a portfolio asks what takes long there last, and where nobody else has a plan",
+          "[portfolio]") {
+  const auto last = [](bool chain, std::size_t size, std::int64_t effort) {
+    std::vector<std::string> specs;
+    for (const Member& member : portfolio_members(chain, size, effort)) {
+      if (member.last_resort && member.reason.empty()) specs.push_back(member.spec);
+    }
+    return specs;
+  };
+  CHECK(last(false, 4'000, 1).empty());
+  CHECK(last(false, 8'000, 2).empty());
+  CHECK(last(true, 4'001, 1).empty());
+  const std::vector<std::string> slow = last(false, 4'001, 1);
+  CHECK(std::ranges::find(slow, "rockmate") != slow.end());
+  CHECK(std::ranges::find(slow, "greedy_recompute|offload_greedy") != slow.end());
+  CHECK(std::ranges::find(slow, "snapshot") == slow.end());
+  CHECK(std::ranges::find(slow, "greedy_recompute") == slow.end());
+}
+
 Platform without_host() {
   Platform platform = gpus({});
   platform.links.clear();
