@@ -127,6 +127,37 @@ TEST_CASE("every strategy for graphs trains as plain training does", "[validate]
   }
 }
 
+TEST_CASE("plans of snapshot train as plain training does, with copies and without, and take what they promise",
+          "[validate]") {
+  std::size_t repeated = 0, moved = 0;
+  for (const std::string& network : {networks[1], networks[2]}) {
+    const Training training = training_of(network + ",view=graph,updates=adam", one_gpu(), {.micro_batches = 1});
+    const Problem& problem = training.problem;
+    const Plain plain = plain_training(training);
+    const auto is_run = [](const Step& step) { return step.op != no_op; };
+    for (const std::string spec : {"snapshot(offload=no)", "snapshot"}) {
+      const Bytes least = std::get<Infeasible>(planned(problem, spec, Bytes{0})).smallest.value();
+      const Bytes most = plain.run.timeline.peaks[0].bytes;
+      for (const std::int64_t tenths : {0, 2, 4, 6, 8}) {
+        const Bytes budget = least + Bytes{(most - least).count * tenths / 10};
+        INFO(network << ", " << spec << " within " << budget.count << " B");
+        const PlanOutcome outcome = planned(problem, spec, budget);
+        const Plan& made = std::get<Plan>(outcome);
+        CHECK(check(made.schedule, problem.graph, problem.platform).empty());
+        const Replayed run = replayed(training, made.schedule);
+        CHECK(differing(run, plain.run).empty());
+        CHECK(run.timeline.peaks[0].bytes == made.peak);
+        CHECK(made.peak <= budget);
+        const auto runs = static_cast<std::size_t>(std::ranges::count_if(made.schedule.steps, is_run));
+        repeated += runs > problem.graph.ops.size() ? 1 : 0;
+        moved += runs < made.schedule.steps.size() ? 1 : 0;
+      }
+    }
+  }
+  CHECK(repeated > 3);
+  CHECK(moved > 3);
+}
+
 /// What is trained ends as in plain training, what is frozen as it began.
 void prove_partly_trained(const Training& training, const Plain& plain, const std::string& spec) {
   INFO(training.problem.graph.name << ", " << spec);
