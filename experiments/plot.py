@@ -1,7 +1,7 @@
 """Draws the figures of a report: iteration time against memory, one figure a case, and timelines where it has them.
 
 python3 plot.py report.json FOLDER    writes FOLDER/<file>.svg, .pdf and .png for every figure of report.json, and
-                                      FOLDER/<file>-timelines.svg, .pdf and .png
+                                      FOLDER/<file>-timelines.svg, .pdf and .png, and FOLDER/<file>-prices.svg, .pdf and .png
 
 The same input gives the same SVG, byte for byte. Exit code 42: matplotlib is missing; 43: a figure cannot be written.
 """
@@ -26,6 +26,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
+from plot_prices import draw_prices, has_prices
 from plot_timelines import draw_timelines
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, without yellow. A strategy's pair of colour and
@@ -309,6 +310,9 @@ def main():
     for figure in report["figures"]:
         stem = os.path.join(sys.argv[2], figure["file"])
         save(draw(figure, report["experiment"]["strategies"]), stem)
+        if has_prices(figure):
+            fronts = [front(series["points"]) for series in figure["series"]]
+            save(draw_prices(figure, *title_of(figure), memory_unit, fronts, style_of), stem + "-prices")
         if "timelines" in figure:
             save(draw_timelines(figure, *title_of(figure), memory_unit), stem + "-timelines")
 

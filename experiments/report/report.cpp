@@ -195,6 +195,11 @@ std::vector<Json> parsed(const Records& records) {
   return list;
 }
 
+/// Whether there is a bound at two budgets or more: plot.py and the page draw it then.
+bool has_prices(const Json& figure) {
+  return std::ranges::any_of(figure.at("bound_curves"), [](const Json& curve) { return curve["points"].size() > 1; });
+}
+
 /// Draws the figures; the paths are those that plot.py is known to write.
 void draw(const fs::path& data, const fs::path& folder) {
   constexpr int no_matplotlib = 42, cannot_write = 43, cannot_run = 127;
@@ -360,8 +365,8 @@ std::string report_html(const Json& data, std::string timelines) {
     for (std::size_t end = 0; (end = text.find('<', end)) != std::string::npos;) text.replace(end, 1, "\\u003c");
     return text;
   };
-  for (const std::string name : {"page.css", "uplot.js", "values.js", "figure.js", "labels.js", "timeline.js",
-                                 "detail.js", "table.js", "page.js"}) {
+  for (const std::string name : {"page.css", "uplot.js", "values.js", "figure.js", "prices.js", "labels.js",
+                                 "timeline.js", "detail.js", "table.js", "page.js"}) {
     put("@" + name + "@", read_text_file(shipped_file("experiments/report_page/" + name)));
   }
   put("@TIMELINES@", without_tags(std::move(timelines)));
@@ -391,6 +396,7 @@ std::vector<fs::path> write_report(const fs::path& results, const fs::path& fold
   for (const Json& figure : data["figures"]) {
     std::vector<std::string> stems{figure["file"].get<std::string>()};
     if (figure.contains("timelines")) stems.push_back(stems[0] + "-timelines");
+    if (has_prices(figure)) stems.push_back(stems[0] + "-prices");
     for (const std::string& stem : stems) {
       for (const char* extension : {".svg", ".pdf", ".png"}) files.push_back(folder / (stem + extension));
     }

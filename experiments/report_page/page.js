@@ -66,7 +66,7 @@ function section(figure) {
   figure.section = made;
   place.append(element("div", {class: "tip", role: "status"}));
   made.append(element("h2", {}, `${figure.model} on ${figure.machine}`), element("p", {class: "quiet"}, extras.filter(Boolean).join(", ")),
-    place, keys, ...refusals(figure), legend(figure), ...timelines(figure), ...gantts(figure), ...meshes(figure));
+    place, keys, ...refusals(figure), legend(figure), ...prices(figure), ...timelines(figure), ...gantts(figure), ...meshes(figure));
   keyboard(figure, place);
   redraws.push(() => {
     draw(figure, place);

@@ -80,9 +80,11 @@ class SweepFacts {
   /// Takes over what a manifest says of the same cases; of those that limits stopped only with the same limits.
   void reuse(const Json& manifest);
 
-  /// What is to be planned: first cases, then for those that are possible the least budgets of strategies.
+  /// What is to be planned: first cases, then for those that are possible the least budgets of strategies and the
+  /// curves of bounds.
   std::vector<Json> missing_cases() const;
   std::vector<Json> missing_smallest() const;
+  std::vector<Json> missing_curves() const;
 
   /// What a worker does.
   static Json plan(const Experiment&, const SweepInputs&, const Json& task);
@@ -183,8 +185,21 @@ std::vector<Json> SweepFacts::missing_smallest() const {
   return tasks;
 }
 
+std::vector<Json> SweepFacts::missing_curves() const {
+  std::vector<Json> tasks;
+  for (const auto& [index, facts] : cases_) {
+    if (facts.impossible.empty() && !facts.bound_curves) {
+      tasks.push_back({{"case", index}, {"curves_between", to_json(facts)}});
+    }
+  }
+  return tasks;
+}
+
 Json SweepFacts::plan(const Experiment& e, const SweepInputs& inputs, const Json& task) {
   const std::size_t index = task.at("case");
+  if (task.contains("curves_between")) {
+    return bound_curves_of(e, inputs, index, case_facts(task["curves_between"]));
+  }
   if (!task.contains("smallest_of")) return to_json(facts_of(e, inputs, index));
   const auto found = std::ranges::find(e.strategies, task.at("smallest_of").get<std::string>(), &Pipeline::text);
   EXPECTS(found != e.strategies.end());
@@ -195,6 +210,8 @@ void SweepFacts::take(const Json& task, const Json& fact) {
   const std::size_t index = task.at("case");
   if (task.contains("smallest_of")) {
     smallest_[{index, task["smallest_of"]}] = {maybe_bytes(fact), false};
+  } else if (task.contains("curves_between")) {
+    cases_.at(index).bound_curves = fact;
   } else {
     cases_[index] = case_facts(fact);
   }
@@ -204,6 +221,8 @@ void SweepFacts::take_beyond_limits(const Json& task, const std::string& reason)
   const std::size_t index = task.at("case");
   if (task.contains("smallest_of")) {
     smallest_[{index, task["smallest_of"]}] = {std::nullopt, true};
+  } else if (task.contains("curves_between")) {
+    cases_.at(index).bound_curves = Json::array();  // no figure of them: the points are answered all the same
   } else {
     cases_[index] = impossible_case(experiment_, index, reason);
   }
@@ -335,6 +354,7 @@ class Sweep {
     const std::vector<Json> missing = facts_.missing_cases();
     if (!plan_facts(pool, missing, "cases looked at")) return false;
     if (exit_code_ == 0 && !plan_facts(pool, facts_.missing_smallest(), "least budgets found")) return false;
+    if (exit_code_ == 0 && !plan_facts(pool, facts_.missing_curves(), "curves of bounds drawn")) return false;
     if (exit_code_ != 0) return true;
     facts_.make_budgets([&](std::size_t index, const InputError& error) {
       fail(facts_.name_of({{"case", index}}), {2, error.what()});

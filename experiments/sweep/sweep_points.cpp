@@ -5,6 +5,7 @@
 
 #include "experiments/study/build_name.h"
 #include "experiments/study/result_fields.h"
+#include "experiments/sweep/bound_curve.h"
 #include "experiments/sweep/mesh_record.h"
 #include "experiments/sweep/timeline_record.h"
 #include "sim/core/expects.h"
@@ -145,6 +146,7 @@ CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t c
           .lower_bound_bytes = bounds.memory,
           .lower_bound = bounds.time(),
           .budgets = {},
+          .bound_curves = {},
           .impossible = {}};
 }
 
@@ -152,6 +154,12 @@ std::optional<Bytes> smallest_of(const Experiment& e, const SweepInputs& inputs,
                                  std::size_t strategy) {
   const Question question = question_of(e, case_index * e.strategies.size() + strategy);
   return smallest_feasible(std::get<Problem>(inputs.problem(question)), question.strategy.passes);
+}
+
+Json bound_curves_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index, const CaseFacts& facts) {
+  if (!facts.store_all) return Json::array();
+  const ProblemOutcome made = inputs.problem(question_of_case(e, case_index));
+  return bound_curves_json(std::get<Problem>(made), facts.lower_bound_bytes, *facts.store_all);
 }
 
 CaseFacts impossible_case(const Experiment& e, std::size_t case_index, const std::string& reason) {
@@ -192,7 +200,8 @@ Json to_json(const CaseFacts& facts) {
             {"smallest_feasible_bytes", or_null(facts.smallest)},
             {"lower_bound_bytes", facts.lower_bound_bytes.count},
             {"lower_bound_s", facts.lower_bound.value},
-            {"budgets_bytes", std::move(budgets)}};
+            {"budgets_bytes", std::move(budgets)},
+            {"bound_curves", facts.bound_curves.value_or(Json(nullptr))}};
   if (!facts.impossible.empty()) json["impossible"] = facts.impossible;
   return json;
 }
@@ -211,7 +220,9 @@ CaseFacts case_facts(const Json& json) {
                   .lower_bound_bytes = {json.at("lower_bound_bytes").get<std::int64_t>()},
                   .lower_bound = {json.at("lower_bound_s").get<double>()},
                   .budgets = {},
+                  .bound_curves = {},
                   .impossible = json.value("impossible", "")};
+  if (json.contains("bound_curves") && json["bound_curves"].is_array()) facts.bound_curves = json["bound_curves"];
   for (const Json& b : json.at("budgets_bytes")) facts.budgets.push_back(maybe_bytes(b));
   return facts;
 }

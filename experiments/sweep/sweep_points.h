@@ -43,17 +43,21 @@ struct CaseFacts {
   Bytes lower_bound_bytes;
   Seconds lower_bound;
   std::vector<std::optional<Bytes>> budgets;  ///< empty: not known yet
+  std::optional<Json> bound_curves;           ///< bound_curves_of; unset: not known
   std::string impossible;                     ///< why there are no answers; then all the rest is unknown
 };
 
 /// Whether budgets begin at the least one of some strategy.
 bool begins_at_smallest(const Experiment&);
 
-/// All but `smallest` and `budgets`, which come of other plans.
+/// All but `smallest`, `budgets` and `bound_curves`, which come of other plans.
 CaseFacts facts_of(const Experiment&, const SweepInputs&, std::size_t case_index);
 
 /// The least budget of a strategy (its place in the list) for a case that is possible; nothing where it cannot tell.
 std::optional<Bytes> smallest_of(const Experiment&, const SweepInputs&, std::size_t case_index, std::size_t strategy);
+
+/// The bound on time against memory, from the bound on memory to the peak of store_all (bound_curve.h).
+Json bound_curves_of(const Experiment&, const SweepInputs&, std::size_t case_index, const CaseFacts&);
 
 /// The budgets of a case by all else that is known of it. Throws InputError where a range ends before it begins.
 std::vector<std::optional<Bytes>> budgets_of(const Experiment&, const CaseFacts&);

@@ -15,7 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ROOT / "experiments/report_page"
-SCRIPTS = ("values.js", "figure.js", "labels.js", "timeline.js", "detail.js", "table.js", "page.js")
+SCRIPTS = ("values.js", "figure.js", "prices.js", "labels.js", "timeline.js", "detail.js", "table.js", "page.js")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 try:
     import plot
@@ -40,7 +40,9 @@ def made_up_report(strategies, points):
          "outcome": "feasible" if k + 1 < points else "infeasible", "kinds": {"activation": 10**6}} for k in range(points)]} for s in range(strategies)]
     figure = {"trace": "t", "platform": "p", "model": "model", "machine": "machine", "micro_batches": 1, "optimizer": "none",
               "times_rescaled": True, "lower_bound_s": 1.0, "lower_bound_bytes": 10**6, "smallest_feasible_bytes": 10**6,
-              "store_all_bytes": 10**6 * points, "capacity_bytes": None, "file": "f", "series": series}
+              "store_all_bytes": 10**6 * points, "capacity_bytes": None, "file": "f", "series": series, "bound_curves": [
+                  {"plans": plans, "points": [{"budget_bytes": 10**6 * b, "lower_bound_s": 1 + slope / b, "price_s_per_gb": 1000 * slope / b**2,
+                                               "bends": b == 2} for b in range(1, points)]} for plans, slope in (("recompute", .8), ("offload", .4))]}
     fields = [{"name": name, "label": label, "unit": unit, "meaning": f"the {label}"} for name, label, unit in (
         ("memory_budget_bytes", "budget", "B"), ("outcome", "outcome", "text"), ("makespan_s", "time", "s"), ("peak_bytes", "peak", "B"),
         ("recompute_s", "recomputing", "s"), ("new_field_bytes", "a new field", "B"), ("note", "note", "text"))]
@@ -106,6 +108,23 @@ class Figures(unittest.TestCase):
             self.assertFalse(any(box.contains(*dot) for dot in dots))
 
 
+    def test_prices_are_drawn_from_the_report(self):
+        report = made_up_report(2, 6)
+        figure = report["figures"][0]
+        self.assertTrue(plot.has_prices(figure))
+        fronts = [plot.front(series["points"]) for series in figure["series"]]
+        canvas = plot.draw_prices(figure, "model", "", plot.memory_unit, fronts, plot.style_of)
+        upper, lower = canvas.axes
+        lines = [[list(line.get_xdata()), list(line.get_ydata())] for line in upper.lines]
+        for curve in figure["bound_curves"]:
+            self.assertIn([[p["budget_bytes"] / 10**6 for p in curve["points"]], [p["lower_bound_s"] for p in curve["points"]]], lines)
+        self.assertEqual([list(line.get_ydata()) for line in lower.lines],
+                         [[1000 * p["price_s_per_gb"] for p in curve["points"]] for curve in figure["bound_curves"]])
+        self.assertEqual((upper.get_ylabel(), lower.get_ylabel(), lower.get_xlabel()), ("iteration time (s)", "ms per GB", "memory (MB)"))
+        figure["bound_curves"] = []
+        self.assertFalse(plot.has_prices(figure))
+
+
 @unittest.skipIf(CHROMIUM is None, "chromium is not here")
 class Page(unittest.TestCase):
     def test_ten_thousand_points_open_within_three_seconds(self):
@@ -135,6 +154,16 @@ class Page(unittest.TestCase):
         self.assertIn('aria-label="timeline of strategy0', detail)
         self.assertIn("In memory at the peak", detail)
         self.assertIn("recomputing 100.0 ms, a new field 3.000 kB", detail)
+
+    def test_the_page_draws_prices(self):
+        dom, _ = browse(page_of(made_up_report(2, 6)))
+        picture = dom[dom.index('class="prices"'):].split("</svg>")[0]
+        self.assertIn("2.000 MB: at least 1.400 s, a GB is worth 200.0 s", picture)
+        self.assertEqual(picture.count("<circle"), 2)
+        self.assertEqual(picture.count("<path"), 4 + 2 * 5)  # bounds, prices, and the measured points
+        without = made_up_report(2, 6)
+        without["figures"][0]["bound_curves"] = []
+        self.assertNotIn('class="prices"', browse(page_of(without))[0])
 
     def test_buttons_and_search_filter_the_table(self):
         one = 'document.querySelector(\'[data-strategy="strategy1"]\').click();'
