@@ -81,6 +81,25 @@ def reserved(points):
                    and (point["peak_bytes"], point["makespan_s"]) in shown})
 
 
+def proven(figure):
+    """What is proven of time by budget, ascending: a list for each class of schedules, of points (budget, time) below
+    which none of the class is. A class is what strategies' bounds agree on, to a percent. A budget between two has at
+    least the bound of the larger one."""
+    classes = []
+    for series in figure["series"]:
+        bounds = {point["memory_budget_bytes"]: point["makespan_s"] / (1 + point["gap"]) for point in series["points"]
+                  if point["feasible"] and point.get("gap") is not None and point.get("memory_budget_bytes")}
+        for same in classes:
+            common = bounds.keys() & same.keys()
+            if common and all(abs(bounds[b] / same[b] - 1) < 0.01 for b in common):
+                same.update({b: max(time, same.get(b, 0)) for b, time in bounds.items()})
+                break
+        else:
+            if len(bounds) > 1:
+                classes.append(bounds)
+    return [sorted(bounds.items()) for bounds in classes]
+
+
 def error_of(points):
     """Of all gradients as one vector, from the least to the most; nothing where all are exact."""
     errors = [point.get("gradient_error") or 0 for point in points if point["feasible"]]
@@ -169,7 +188,7 @@ def draw(figure, strategies):
     low, high = min(peaks, default=0) / size, max(peaks, default=1) / size
     margin = 0.05 * (high - low) or 0.05 * high
 
-    legend_rows = len(strategies) + 1 + 6  # the title, and the lines below
+    legend_rows = len(strategies) + 1 + 7  # the title, and the lines below
     height = max(4.7, 1.1 + 0.245 * legend_rows)
     canvas, axes = plt.subplots(figsize=(8.6, height))
     canvas.subplots_adjust(left=0.085, right=0.655, top=0.835, bottom=0.125)
@@ -226,8 +245,17 @@ def draw(figure, strategies):
         if points:
             curves.append((strategy, colour, list(zip(x, y))))
 
+    classes = proven(figure)
+    for bounds in classes:
+        axes.plot([budget / size for budget, _ in bounds], [time / base for _, time in bounds], color=INK,
+                  drawstyle="steps-pre", linestyle=(0, (1, 1)), linewidth=1.4, zorder=4.5)
+    if classes:
+        rows.append(Line2D([], [], color=INK, linestyle=(0, (1, 1)), linewidth=1.4,
+                           label="proven: none of a class is faster"))
     times = [time / base for points in fronts.values() for _, time in points] + ([] if seconds_only else [1.0])
     fastest, slowest = min(times, default=0), max(times, default=1)
+    # What takes far longer than all that are worth their memory would leave no room for these.
+    slowest = min(slowest, fastest + 2.2 * max((time / base - fastest for _, time in best), default=slowest))
     if spans_a_decade(fastest, slowest):
         axes.set_yscale("log")
         make_logarithmic(axes.yaxis)

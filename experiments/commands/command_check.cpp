@@ -22,7 +22,7 @@ namespace plimsoll {
 namespace {
 
 struct CheckArguments {
-  std::string schedule, trace, platform;
+  std::string schedule, policy, trace, platform, memory;
   bool json = false;
 };
 
@@ -59,6 +59,13 @@ Json json_of(const std::optional<Verdict>& verdict, const Schedule& schedule, co
 }
 
 int run_check(const CheckArguments& arguments) {
+  if (!arguments.policy.empty()) {
+    if (arguments.trace.empty() || arguments.platform.empty()) {
+      throw InputError("--policy: needs --trace and --platform, which a policy does not name");
+    }
+    return judge_policy({arguments.policy, arguments.trace, arguments.platform, arguments.memory}, arguments.json);
+  }
+  if (arguments.schedule.empty()) throw InputError("check: expected --schedule FILE or --policy FILE");
   const Schedule schedule = read_schedule(arguments.schedule);
   const Problem problem = problem_of_file(
       schedule, arguments.schedule, question_of(schedule, arguments.schedule, arguments.trace, arguments.platform));
@@ -170,16 +177,23 @@ int run_bounds(const BoundsArguments& arguments) {
 }  // namespace
 
 void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command =
-      app.add_subcommand("check", "judge a schedule file: data flow, residency, completeness, order and costs");
+  CLI::App* command = app.add_subcommand(
+      "check", "judge a schedule file: data flow, residency, completeness, order and costs; or a policy of ops");
   auto arguments = std::make_shared<CheckArguments>();
-  command->add_option("--schedule", arguments->schedule, "schedule file")->required()->type_name("FILE");
+  CLI::Option* schedule = command->add_option("--schedule", arguments->schedule, "schedule file");
+  schedule->type_name("FILE");
+  CLI::Option* policy = command->add_option(
+      "--policy", arguments->policy, "policy file of another program: ops by name, and what becomes of what they make");
+  policy->type_name("FILE")->excludes(schedule);
   command->add_option("-t,--trace", arguments->trace, "trace of the schedule (default: the one that the file names)")
       ->type_name("TRACE");
   command
       ->add_option("-p,--platform", arguments->platform,
                    "platform of the schedule (default: the one that the file names)")
       ->type_name("PLATFORM");
+  command->add_option("-m,--memory", arguments->memory, "budget of a policy (default: the capacity of the device)")
+      ->type_name("SIZE")
+      ->excludes(schedule);
   command->add_flag("--json", arguments->json, "print one JSON object");
   command->callback([arguments, &exit_code] { exit_code = run_check(*arguments); });
 }

@@ -7,12 +7,15 @@
 
 #include "experiments/commands/commands.h"
 #include "experiments/export/memory_snapshot.h"
+#include "experiments/export/schedule_policy.h"
 #include "experiments/export/snapshot_of_run.h"
 #include "experiments/study/planning_watch.h"
 #include "experiments/study/summary.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/compose/plan.h"
+#include "strategies/offloading/frameworks/decoder_ops.h"
+#include "strategies/offloading/frameworks/policy_file.h"
 #include "strategies/pipelining/cuts/stage_parts.h"
 #include "strategies/pipelining/order_file.h"
 
@@ -65,19 +68,78 @@ int export_snapshot(const ExportArguments& arguments) {
   return made.feasible() ? exit_fine : exit_no_result;
 }
 
+struct PolicyExport {
+  std::string_view name;
+  PolicyFormat format;
+};
+constexpr std::array policy_exports{PolicyExport{"recompute-ops", PolicyFormat::recompute_ops},
+                                    PolicyExport{"torchtitan", PolicyFormat::torchtitan},
+                                    PolicyExport{"deepcompile", PolicyFormat::deepcompile}};
+
+/// What of a policy a format has no words for; nothing where it has.
+std::optional<std::string> beyond(const Graph& graph, const OpPolicy& policy, PolicyFormat format) {
+  if (format == PolicyFormat::torchtitan) return std::nullopt;
+  const std::vector<bool> of_parameters = parameter_side_ops(graph);
+  for (std::size_t o = 0; o < policy.size(); ++o) {
+    if (format == PolicyFormat::recompute_ops && policy[o] == OpChoice::offload) {
+      return fmt::format("moves what '{}' makes to the host", graph.ops[o].name);
+    }
+    if (format == PolicyFormat::deepcompile && policy[o] == OpChoice::recompute && !of_parameters[o]) {
+      return fmt::format("runs '{}' again, which is not made of parameters only", graph.ops[o].name);
+    }
+  }
+  return std::nullopt;
+}
+
+/// A line on stderr and nothing where the budget is too small.
+std::optional<std::string> policy_export(const Question& question, const PolicyExport& to) {
+  if (std::ranges::any_of(question.strategy.passes, [](const Pass& pass) { return changes_problem(*pass.strategy); })) {
+    throw InputError(fmt::format("export: '{}' changes the model, whose ops are then others", question.strategy.text));
+  }
+  std::optional<PlanningWatch> watch("planning with " + question.strategy.text);
+  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
+  watch->aside([&of = problem] { note_times(of); });
+  const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
+  watch.reset();
+  if (!made.schedule) {
+    std::cerr << "export: " << infeasibility(question, made) << '\n';
+    return std::nullopt;
+  }
+  const std::variant<OpPolicy, std::string> policy = policy_of(problem, *made.schedule);
+  const auto refuse = [&](std::string_view why) {
+    throw InputError(
+        fmt::format("export: {} has no words for this plan of '{}': {}", to.name, question.strategy.text, why));
+  };
+  if (const std::string* why = std::get_if<std::string>(&policy)) refuse(*why);
+  const OpPolicy& found = std::get<OpPolicy>(policy);
+  if (const std::optional<std::string> why = beyond(problem.graph, found, to.format)) refuse("it " + *why);
+  return policy_text(problem.graph, found, to.format);
+}
+
+void write_export(const std::string& file, const std::string& text) {
+  if (file.empty()) {
+    std::cout << text;
+  } else {
+    write_text_file(file, text);
+  }
+}
+
 int run_export(const ExportArguments& arguments) {
-  constexpr std::array<std::string_view, 2> formats{"pipeline-csv", "memory-snapshot"};
+  constexpr std::array<std::string_view, 5> formats{"pipeline-csv", "memory-snapshot", policy_exports[0].name,
+                                                    policy_exports[1].name, policy_exports[2].name};
   if (arguments.format == formats[1]) return export_snapshot(arguments);
+  const auto policy = std::ranges::find(policy_exports, arguments.format, &PolicyExport::name);
+  if (policy != policy_exports.end()) {
+    const std::optional<std::string> text = policy_export(question_of(arguments.question, Asks::strategy), *policy);
+    if (!text) return exit_no_result;
+    write_export(arguments.file, *text);
+    return exit_fine;
+  }
   if (arguments.format != formats[0]) {
     throw InputError(fmt::format("export: unknown format '{}', expected {}{}", arguments.format, alternatives(formats),
                                  suggestion(arguments.format, formats)));
   }
-  const std::string text = pipeline_csv(question_of(arguments.question, Asks::strategy));
-  if (arguments.file.empty()) {
-    std::cout << text;
-  } else {
-    write_text_file(arguments.file, text);
-  }
+  write_export(arguments.file, pipeline_csv(question_of(arguments.question, Asks::strategy)));
   return exit_fine;
 }
 
@@ -90,7 +152,9 @@ void add_export_command(CLI::App& app, int& exit_code) {
       ->add_option("format", arguments->format,
                    "pipeline-csv: the order of a pipeline's turns as torch.distributed.pipelining writes it,\na line a "
                    "device, which order(file=...) reads; memory-snapshot: what --allocator cuda or\ncuda-expandable "
-                   "does in the schedule, as torch.cuda.memory._snapshot() pickles it (for\npytorch.org/memory_viz)")
+                   "does in the schedule, as torch.cuda.memory._snapshot() pickles it (for\npytorch.org/memory_viz); "
+                   "recompute-ops: the names of ops that run again; torchtitan: what becomes of each\nop of the "
+                   "forward, as CheckpointPolicy; deepcompile: the names of ops whose values are moved")
       ->required();
   add_question_options(*command, arguments->question, Asks::strategy);
   command->add_option("-o,--output", arguments->file, "file to write (default: standard output)")->type_name("FILE");

@@ -51,6 +51,14 @@ void add_schedule_option(CLI::App&, std::string& schedule, const std::string& he
 /// Throws InputError where a word is not understood. A strategy may be left out where only a problem is asked about.
 Question question_of(const QuestionArguments&, Asks);
 
+/// check --policy.
+struct PolicyArguments {
+  std::string file, trace, platform, memory;
+};
+
+/// What a policy of another program comes to on a trace and a machine, on stdout; returns the exit code.
+int judge_policy(const PolicyArguments&, bool json);
+
 /// Lines on stderr: what is wrong with a schedule from a file.
 void report_violations(const std::string& file, std::span<const Violation>);
 

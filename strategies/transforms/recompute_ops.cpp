@@ -15,6 +15,7 @@
 #include "sim/io/text_file.h"
 #include "sim/ops/operators.h"
 #include "strategies/api/strategy.h"
+#include "strategies/models/runs_again.h"
 #include "strategies/rematerialization/policies/policies.h"
 
 namespace plimsoll {
@@ -126,22 +127,6 @@ class Recomputing {
   std::map<OpId, OpId> again_;                   // by op: its second run, in made_
 };
 
-bool shares_storage(const Graph& graph, const Op& op) {
-  return std::ranges::any_of(op.outputs, [&](TensorId made) {
-    return std::ranges::any_of(op.inputs, [&](TensorId read) { return graph[read].storage == graph[made].storage; });
-  });
-}
-
-/// By tensor: whether an op overwrites it, so that it is not there any more when the backward runs.
-std::vector<bool> overwritten_tensors(const Graph& graph) {
-  std::vector<bool> overwritten(graph.tensors.size(), false);
-  for (const Op& op : graph.ops) {
-    if (op.phase == Phase::update) continue;
-    for (const TensorId t : op.mutates) overwritten[t.index] = true;
-  }
-  return overwritten;
-}
-
 struct RecomputeOpsOptions {
   std::string ops = "score+softmax+dropout";
   std::string file;
@@ -234,12 +219,7 @@ std::variant<Graph, std::string> with_recomputed_ops(const Graph& graph, const s
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const Op& op = graph.ops[o];
     if (!runs_again[o]) continue;
-    const auto lost = std::ranges::find_if(op.inputs, [&](TensorId t) { return overwritten[t.index]; });
-    if (lost != op.inputs.end())
-      return fmt::format("'{}' reads '{}', which is overwritten", op.name, graph[*lost].name);
-    if (!op.recomputable) return fmt::format("'{}' cannot run again", op.name);
-    if (shares_storage(graph, op))
-      return fmt::format("'{}' returns a tensor that shares memory with its input", op.name);
+    if (std::optional<std::string> why = why_not_again(graph, op, overwritten)) return *std::move(why);
   }
   return Recomputing(graph, runs_again).run();
 }
