@@ -287,7 +287,9 @@ const ResultField fields[] = {
     {"promised_peak_bytes", bytes, sometimes, no_promise, "", "likewise",
      [](const Result& of) -> Json { return of.answer ? bytes_field(of.answer->promised_peak) : Json(nullptr); }},
     {"gap", ratio, sometimes, "unknown", "gap",
-     "proven relative distance from the best schedule of the strategy's kind; of what packs, in the same forms",
+     "proven relative distance from the best schedule of the strategy's kind, its time over a bound on theirs less 1; "
+     "of "
+     "what packs, in the same forms",
      [](const Result& of) -> Json {
        if (!of.answer || !of.answer->gap) return nullptr;
        return *of.answer->gap;

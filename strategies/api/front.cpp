@@ -57,12 +57,17 @@ std::vector<TapeOutcome> outcomes_of(const Plans& plans, std::span<const std::op
   return std::vector<TapeOutcome>(budgets.size(), Infeasible{plans.none_fits, std::nullopt});
 }
 
+std::optional<double> relative_gap(Seconds makespan, Seconds bound, double tolerance) {
+  if (bound <= Seconds{0}) return makespan <= Seconds{0} ? std::optional(0.0) : std::nullopt;
+  return beyond_rounding(makespan / bound - 1, tolerance);
+}
+
 bool keep_faster_outcome(TapeOutcome& own, TapeOutcome other) {
   if (auto* tape = std::get_if<PlannedTape>(&other)) {
     const auto* slower = std::get_if<PlannedTape>(&own);
     tape->gap.reset();
     if (slower != nullptr && slower->gap) {
-      tape->gap = std::max(0.0, 1 - (1 - *slower->gap) * (slower->makespan / tape->makespan));
+      tape->gap = std::max(0.0, (1 + *slower->gap) * (tape->makespan / slower->makespan) - 1);
     }
   }
   return keep_better(own, std::move(other));

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "strategies/api/strategy.h"
 
 namespace plimsoll {
@@ -197,6 +198,10 @@ struct RangeOfTapes {
   std::string reason = {};
 };
 RangeOfTapes asked_over_range(const Asked&, std::uint32_t count);
+
+/// How far a time is from a bound on it: time / bound - 1. None that is nothing but rounding, and nothing where the
+/// bound is no time.
+std::optional<double> relative_gap(Seconds makespan, Seconds bound, double tolerance = sum_tolerance);
 
 /// The same for a strategy that is never to be slower than another: a gap is to the best of the first strategy's class,
 /// of which the others' plans need not be.

@@ -194,7 +194,7 @@ TEST_CASE("Checkmate's networks: peaks, working sets, and no heuristic faster th
         CHECK(made->peak <= budget);
         REQUIRE(best != nullptr);
         CHECK(best->makespan.value <= made->makespan.value * (1 + 1e-12));
-        CHECK(made->makespan.value >= best->makespan.value * (1 - *best->gap) * (1 - 1e-9));
+        CHECK(made->makespan.value >= best->makespan.value / (1 + *best->gap) * (1 - 1e-9));
       }
     }
   }

@@ -107,15 +107,22 @@ TEST_CASE("the better of two answers fits, or is faster, or needs less; of equal
   CHECK(std::get<PlannedTape>(best[2]).peak == Bytes{4});
 }
 
+TEST_CASE("a gap is the time over the bound less 1", "[front]") {
+  CHECK(relative_gap(Seconds{10}, Seconds{8}).value() == Approx(0.25));
+  CHECK(relative_gap(Seconds{8 + 1e-13}, Seconds{8}) == 0.0);
+  CHECK(relative_gap(Seconds{0}, Seconds{0}) == 0.0);
+  CHECK_FALSE(relative_gap(Seconds{1}, Seconds{0}));
+}
+
 TEST_CASE("a plan is kept with the gap that the slower answer has to the best of its class", "[front]") {
   const auto plan = [](double seconds, std::optional<double> gap) {
     return TapeOutcome(PlannedTape{{}, Bytes{5}, Seconds{seconds}, gap});
   };
-  TapeOutcome own = plan(10, 0.4);  // the bound is 6
+  TapeOutcome own = plan(10, 0.25);  // the bound is 8
   CHECK_FALSE(keep_faster_outcome(own, plan(10, 0.0)));
-  CHECK(std::get<PlannedTape>(own).gap == 0.4);
-  CHECK(keep_faster_outcome(own, plan(8, 0.0)));
-  CHECK(std::get<PlannedTape>(own).gap == Approx(0.25));
+  CHECK(std::get<PlannedTape>(own).gap == 0.25);
+  CHECK(keep_faster_outcome(own, plan(9, 0.0)));
+  CHECK(std::get<PlannedTape>(own).gap == Approx(0.125));
   CHECK(keep_faster_outcome(own, plan(5, 0.0)));  // of another class
   CHECK(std::get<PlannedTape>(own).gap == 0.0);
   own = Infeasible{"", std::nullopt};

@@ -1,6 +1,7 @@
 #include "strategies/offloading/activations/offload_bound.h"
 
 #include "sim/core/tolerance.h"
+#include "strategies/api/front.h"
 
 #include <algorithm>
 #include <utility>
@@ -125,11 +126,6 @@ Seconds updates(const PartTask& task) {
     }
   }
   return sum;
-}
-
-std::optional<double> relative_gap(Seconds makespan, Seconds bound) {
-  if (bound <= Seconds{0}) return makespan <= Seconds{0} ? std::optional(0.0) : std::nullopt;
-  return beyond_rounding(makespan / bound - 1);
 }
 
 std::vector<TapeOutcome> with_fluid_gaps(const PartTask& task, const OffloadModel& model,

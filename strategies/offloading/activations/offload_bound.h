@@ -27,9 +27,6 @@ std::vector<Seconds> fluid_rests(const OffloadModel&, Bytes budget);
 /// Durations of all updates.
 Seconds updates(const PartTask&);
 
-/// How far a time is from a bound on it, relatively: none beyond rounding, and nothing where the bound is no time.
-std::optional<double> relative_gap(Seconds makespan, Seconds bound);
-
 /// Outcomes with their gap: the relative distance from the bound. None with several micro-batches, of which the
 /// first needs less memory, and none where the tape is too long for the bound's tables.
 std::vector<TapeOutcome> with_fluid_gaps(const PartTask&, const OffloadModel&,

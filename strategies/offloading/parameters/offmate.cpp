@@ -483,7 +483,7 @@ std::optional<Seconds> OffmateBound::least(std::optional<Bytes> budget) const {
 std::optional<double> OffmateBound::gap(std::optional<Bytes> budget, Seconds makespan) const {
   const std::optional<Seconds> bound = least(budget);
   if (!bound) return std::nullopt;
-  return makespan > Seconds{0} ? std::max(0.0, 1 - *bound / makespan) : 0;
+  return relative_gap(makespan, *bound, model_tolerance);
 }
 
 // The strategy `offmate`: some parameters live on the host and stream to the device around their uses, some optimizer

@@ -519,8 +519,7 @@ class Exact {
 
   PlannedTape with_gap(PlannedTape plan, double bound) const {
     const double least = repeats() * bound + updates_;
-    const double gap = plan.makespan.value > 0 ? 1 - least / plan.makespan.value : 0;
-    plan.gap = beyond_rounding(gap);
+    plan.gap = relative_gap(plan.makespan, Seconds{least});
     return plan;
   }
 

@@ -150,8 +150,7 @@ std::vector<Bytes> CheckmateSolver::candidates() {
 
 PlannedTape CheckmateSolver::with_gap(PlannedTape plan, double bound) const {
   const double least = repeats() * bound + updates_;
-  const double gap = plan.makespan.value > 0 ? 1 - least / plan.makespan.value : 0;
-  plan.gap = beyond_rounding(gap, model_tolerance);
+  plan.gap = relative_gap(plan.makespan, Seconds{least}, model_tolerance);
   return plan;
 }
 

@@ -6,11 +6,13 @@
 #include <memory>
 #include <string>
 
+#include "sim/bound/iteration_bound.h"
 #include "sim/core/expects.h"
 #include "strategies/api/front.h"
 #include "strategies/api/strategy.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_pass.h"
+#include "strategies/models/op_sequence.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
 #include "strategies/rematerialization/rotor/rotor_table.h"
@@ -88,6 +90,25 @@ TapeOutcome plan_in_flight(const PartTask& task, const RotorOptions& options, By
   return *std::move(fastest);
 }
 
+/// Of a chain that is not solved exactly: by rotor's own bound, or by that of an instant of the iteration, which no
+/// schedule beats, whichever is the better.
+class LongChainGaps {
+ public:
+  explicit LongChainGaps(const PartTask& task) : task_(task) {}
+
+  double of(const ExactPlan& plan, Seconds makespan, Bytes budget) {
+    const bool is_whole = !not_one_part(task_) && task_.problem.micro_batches == 1;
+    if (plan.gap() == 0 || !is_whole) return plan.gap();
+    if (!bounds_) bounds_.emplace(task_.problem, task_.part().device, BoundRules{.one_call = false});
+    const std::optional<double> gap = relative_gap(makespan, bounds_->within(budget).time);
+    return gap ? std::min(plan.gap(), *gap) : plan.gap();
+  }
+
+ private:
+  const PartTask& task_;
+  std::optional<IterationBounds> bounds_;
+};
+
 std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const RotorOptions& options,
                                         std::span<const std::optional<Bytes>> budgets) {
   std::vector<Bytes> limits;
@@ -97,6 +118,7 @@ std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const RotorOptions
   const bool alone = !limits.empty() && limits.size() <= 8 && model.stages() <= longest_exact_chain;
   Solver solver = solver_of(model, options, alone ? std::span(limits).first(1) : std::span(limits));
   const Bytes least = least_budget(task, solver);
+  LongChainGaps gaps(task);
   std::vector<TapeOutcome> outcomes;
   for (const Bytes& budget : limits) {
     if (alone && &budget != limits.data()) solver = solver_of(model, options, std::span(&budget, 1));
@@ -105,8 +127,9 @@ std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const RotorOptions
       outcomes.emplace_back(Infeasible{"no recomputation of stages fits", least});
       continue;
     }
-    PlannedTape tape = planned(task, plan->sequence, plan->gap());
+    PlannedTape tape = planned(task, plan->sequence, std::nullopt);
     EXPECTS(tape.peak <= budget);
+    tape.gap = gaps.of(*plan, tape.makespan, budget);
     outcomes.emplace_back(std::move(tape));
   }
   return or_plain_training(task, budgets, std::move(outcomes));

@@ -24,8 +24,8 @@ struct ExactPlan {
   Seconds time;
   Seconds lower_bound;  ///< no sequence of rotor's class within the budget is faster
 
-  /// How much slower than the bound the sequence may be, as a part of its time; 0 when proven optimal.
-  double gap() const { return time.value > lower_bound.value ? (time - lower_bound) / time : 0; }
+  /// How much slower than the bound the sequence may be, as a part of the bound; 0 when proven optimal.
+  double gap() const { return time > lower_bound ? time / lower_bound - 1 : 0; }
 };
 
 class RotorExact {

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <ctime>
 
+#include "sim/bound/iteration_bound.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/rematerialization/rotor/rotor_exact.h"
@@ -77,6 +78,11 @@ TEST_CASE("rotor at half the peak of 260 random stages is ahead of all that is c
     const std::optional<Plan> other = plan_within(problem, spec, budget);
     if (other) CHECK(rotor->makespan.value <= other->makespan.value);
   }
+  // Its own bound, and that of an instant: whichever is the better.
+  REQUIRE(rotor->gap);
+  const Seconds bound = IterationBounds(problem, DeviceId{0}, {.one_call = false}).within(budget).time;
+  CHECK(*rotor->gap <= rotor->makespan / bound - 1 + 1e-12);
+  CHECK(*rotor->gap < 0.01);
 }
 
 TEST_CASE("200 stages at 40 %: with 500 slots as good as the published program, in a tenth of its time",
