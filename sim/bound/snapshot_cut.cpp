@@ -54,6 +54,7 @@ void SnapshotCuts::build() {
   struct Arc {
     std::uint32_t from, to;
     double seconds, bytes;
+    std::optional<std::uint32_t> value = {};
   };
   std::vector<Arc> arcs;
   for (std::size_t o = 0; o < model_.ops.size(); ++o) {
@@ -66,7 +67,7 @@ void SnapshotCuts::build() {
     arcs.push_back({node_of_[o], sink, op.once ? FlowGraph::unlimited : op.again.value, 0});
     if (!op.once) again_ += op.again.value;
   }
-  for (std::size_t v = 0; v < model_.values.size(); ++v) {
+  for (std::uint32_t v = 0; v < model_.values.size(); ++v) {
     const SnapshotValue& value = model_.values[v];
     if (instant_.counted[v]) continue;
     if (value.maker && (side[*value.maker] == Side::after || side[*value.maker] == Side::itself)) continue;
@@ -80,20 +81,20 @@ void SnapshotCuts::build() {
     }
     if (readers.empty()) continue;
     if (std::ranges::find(readers, source) != readers.end()) {
-      arcs.push_back({source, maker, 0, bytes});
+      arcs.push_back({source, maker, 0, bytes, v});
     } else if (readers.size() == 1) {
-      arcs.push_back({readers.front(), maker, 0, bytes});
+      arcs.push_back({readers.front(), maker, 0, bytes, v});
     } else {
       const std::uint32_t any = nodes++;
       for (const std::uint32_t r : readers) arcs.push_back({r, any, FlowGraph::unlimited, 0});
-      arcs.push_back({any, maker, 0, bytes});
+      arcs.push_back({any, maker, 0, bytes, v});
     }
   }
   network_ = FlowGraph(nodes);
   for (const Arc& arc : arcs) {
     const bool is_priced = arc.seconds < FlowGraph::unlimited;
     const std::size_t edge = network_.edge(arc.from, arc.to, is_priced ? 0 : FlowGraph::unlimited);
-    if (is_priced) priced_.push_back({edge, arc.seconds, arc.bytes});
+    if (is_priced) priced_.push_back({edge, arc.seconds, arc.bytes, arc.value});
   }
   std::vector<bool> nothing(nodes, false);
   nothing[source] = true;
@@ -138,7 +139,7 @@ SnapshotCut SnapshotCuts::cut(double price, bool bytes_only) {
   const double at_most = (bytes_only ? 1 : price) * keep_all_;  // what a smallest cut costs
   double scale = again_ > 0 && !bytes_only ? steps_of_time / again_ : largest_flow / std::max(1.0, at_most);
   if (at_most * scale > largest_flow) scale = largest_flow / at_most;
-  for (const auto& [edge, seconds, bytes] : priced_) {
+  for (const auto& [edge, seconds, bytes, value] : priced_) {
     network_.set_capacity(edge, whole(scale * (bytes_only ? bytes : seconds + price * bytes)));
   }
   const FlowGraph::Cut smallest = network_.cut(source, sink);
@@ -153,6 +154,45 @@ SnapshotCut SnapshotCuts::at(double price) {
 
 SnapshotCut SnapshotCuts::least_bytes() {
   return cut(0, true);
+}
+
+void SnapshotCuts::decide(std::uint32_t value, std::optional<bool> kept) {
+  EXPECTS(out() <= 0);
+  decided_.resize(model_.values.size());
+  decided_[value] = kept;
+}
+
+bool SnapshotCuts::is_decided(std::uint32_t value, bool kept) const {
+  return !decided_.empty() && decided_[value] == kept;
+}
+
+std::optional<SnapshotCut> SnapshotCuts::decided_at(double price) {
+  EXPECTS(price >= 0);
+  double at_most = 0, paid = 0;
+  for (const Priced& each : priced_) at_most += each.seconds + price * each.bytes;
+  const double scale = at_most > 0 ? largest_flow / at_most : 1;
+  for (const auto& [edge, seconds, bytes, value] : priced_) {
+    const double capacity = seconds + price * bytes;
+    if (value && is_decided(*value, true)) {
+      paid += capacity;
+      network_.set_capacity(edge, 0);
+    } else if (value && is_decided(*value, false)) {
+      network_.set_capacity(edge, 2 * largest_flow);
+    } else {
+      network_.set_capacity(edge, whole(scale * capacity));
+    }
+  }
+  const FlowGraph::Cut smallest = network_.cut(source, sink);
+  if (smallest.flow > largest_flow) return std::nullopt;
+  SnapshotCut result = counted(smallest.source_side, price);
+  for (std::size_t v = 0; v < decided_.size(); ++v) {
+    if (decided_[v] != true || result.kept[v]) continue;
+    result.kept[v] = true;
+    result.kept_bytes += model_.values[v].bytes;
+    result.weight += static_cast<double>(model_.values[v].bytes.count);
+  }
+  result.value = (smallest.flow / scale + paid) * (1 - 2 * rounding);
+  return result;
 }
 
 InstantBound SnapshotCuts::bound(Bytes budget) {

@@ -45,6 +45,12 @@ class SnapshotCuts {
   /// One that keeps the fewest bytes, whatever it takes.
   SnapshotCut least_bytes();
 
+  /// From now on all cuts keep the value and pay for it, or do without it; unset: either. Not with copies.
+  void decide(std::uint32_t value, std::optional<bool> kept);
+  /// A best one of those that heed all that is decided; nothing where there is none. Neither `bound` nor `front` heeds
+  /// it.
+  std::optional<SnapshotCut> decided_at(double price);
+
   /// With this many bytes of the device. Where values may leave it (BoundRules::out), the time in which they can is
   /// part of the weight and of what it may come to.
   InstantBound bound(Bytes budget);
@@ -59,11 +65,13 @@ class SnapshotCuts {
   struct Priced {
     std::size_t edge;
     double seconds, bytes;
+    std::optional<std::uint32_t> value;  ///< that it keeps
   };
 
   double out() const { return model_.rules.out.value; }
   void build();
   SnapshotCut cut(double price, bool bytes_only);
+  bool is_decided(std::uint32_t value, bool kept) const;
   SnapshotCut counted(const std::vector<bool>& source_side, double price) const;
 
   const SnapshotModel& model_;
@@ -71,8 +79,9 @@ class SnapshotCuts {
   FlowGraph network_{0};
   std::vector<std::uint32_t> node_of_;  ///< by op
   std::vector<Priced> priced_;
-  double again_ = 0, keep_all_ = 0;  ///< seconds of all that may run again; weight where nothing does
-  double could_leave_ = 0;           ///< bytes, before the instant, where all that may run before it does
+  double again_ = 0, keep_all_ = 0;           ///< seconds of all that may run again; weight where nothing does
+  double could_leave_ = 0;                    ///< bytes, before the instant, where all that may run before it does
+  std::vector<std::optional<bool>> decided_;  ///< by value; empty: none is
   std::optional<SnapshotCut> nothing_again_, least_bytes_;  ///< where every search begins
 };
 

@@ -15,13 +15,16 @@
 #include <vector>
 
 #include "sim/bound/snapshot_cut.h"
+#include "sim/core/tolerance.h"
 #include "sim/measure/lower_bounds.h"
+#include "strategies/api/front.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/api/strategy.h"
 #include "strategies/models/chain_pass.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_moves.h"
+#include "strategies/offloading/snapshot/few_values.h"
 #include "strategies/offloading/snapshot/sequence_memory.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
 
@@ -284,6 +287,10 @@ class Snapshot {
     for (const std::uint32_t instant : snapshot_instants(task)) {
       if (instants_.size() < options.instants) instants_.emplace_back(task, options, instant);
     }
+    if (instants_.empty() || instants_.front().copies) return;
+    std::vector<SnapshotPlans*> plans;
+    for (AtInstant& instant : instants_) plans.push_back(&instant.plans);
+    few_ = FewValues::make(task, std::move(plans), options.effort);
   }
 
   TapeOutcome within(std::optional<Bytes> budget) {
@@ -292,12 +299,16 @@ class Snapshot {
       const PlannedTape* plan = instant.best(budget);
       if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
     }
+    if (budget && few_) {
+      if (const PlannedTape* faster = few_->faster(*budget, best)) best = faster;
+    }
     if (best == nullptr) return Infeasible{why_none(*budget), least()};
     PlannedTape plan = *best;
     if (budget && !(repeats_ && instants_.front().copies)) {
       Seconds bound;
+      if (few_) bound = few_->bound(*budget);
       for (AtInstant& instant : instants_) bound = std::max(bound, instant.bound(*budget));
-      plan.gap = relative_gap(plan.makespan, bound);
+      plan.gap = relative_gap(plan.makespan, bound, few_ ? 2 * model_tolerance : sum_tolerance);
     }
     return plan;
   }
@@ -320,11 +331,13 @@ class Snapshot {
   Bytes least() {
     Bytes least = instants_.front().least();
     for (AtInstant& instant : instants_) least = std::min(least, instant.least());
+    if (few_ && few_->least()) least = std::min(least, *few_->least());
     return least;
   }
 
   const Problem& problem_;
   bool repeats_;
+  std::unique_ptr<FewValues> few_;
   std::deque<AtInstant> instants_;  // where they stand they stay: copies refer to plans
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "strategies/api/front.h"
 #include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
 #include "strategies/offloading/snapshot/sequence_memory.h"
@@ -116,17 +117,20 @@ std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) {
     const double room = share * static_cast<double>((budget - beside_).count);
     const std::optional<OpSequence> made = sequence_of(again_within(Bytes{static_cast<std::int64_t>(room)}));
     if (!made) continue;
-    const bool fits = SequenceMemory(model_, *made).peak() <= budget;
-    const std::optional<OpSequence> fitting = fits ? made : repaired(*made, budget);
-    if (!fitting) continue;
-    SequenceMemory memory(model_, *fitting);
-    memory.leave_out(budget);
-    SequencedTape plan = plan_of(memory.sequence());
-    EXPECTS(plan.peak <= budget);
-    if (!best || plan.makespan < best->makespan) best = std::move(plan);
-    if (fits) break;
+    keep_faster(best, fitting(*made, budget));
+    if (SequenceMemory(model_, *made).peak() <= budget) break;
   }
   return best;
+}
+
+std::optional<SequencedTape> SnapshotPlans::fitting(const OpSequence& sequence, Bytes budget) const {
+  const std::optional<OpSequence> fits = repaired(sequence, budget);
+  if (!fits) return std::nullopt;
+  SequenceMemory memory(model_, *fits);
+  memory.leave_out(budget);
+  SequencedTape plan = plan_of(memory.sequence());
+  EXPECTS(plan.peak <= budget);
+  return plan;
 }
 
 SequencedTape SnapshotPlans::plan_of(const OpSequence& sequence) const {

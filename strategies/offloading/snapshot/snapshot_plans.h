@@ -30,6 +30,10 @@ class SnapshotPlans {
   /// against that.
   std::optional<OpSequence> sequence_of(const Again&) const;
 
+  /// What is left of it within so much memory: more values are made anew until it fits, and repeated runs that it does
+  /// not need are left out. Nothing where it does not come to fit.
+  std::optional<SequencedTape> fitting(const OpSequence&, Bytes budget) const;
+
   /// The fastest of the plans for all levels of memory up to the budget; null where none fits. So more memory is never
   /// slower.
   const SequencedTape* best(std::optional<Bytes> budget);

@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double none = std::numeric_limits<double>::infinity();
+constexpr double no_seconds = std::numeric_limits<double>::infinity();
 
 /// Random seconds of every range of layers with every number in flight: more in flight never take less.
 struct Table {
@@ -51,7 +51,7 @@ Table random_table(Random& random) {
       double more = 0;
       for (std::uint32_t k = 1; k <= table.micro_batches; ++k) {
         more += random.chance(0.4) ? random.between(1, 3) : 0;
-        if (random.chance(0.06)) more = none;
+        if (random.chance(0.06)) more = no_seconds;
         table.more[{first, last, k}] = more;
       }
     }
@@ -79,7 +79,7 @@ double iteration(const Table& table, const std::vector<std::uint32_t>& first, co
 /// The least over all numbers in flight of a cut, from stage s on.
 double least_of(const Table& table, const std::vector<std::uint32_t>& first, std::vector<std::uint32_t>& k) {
   if (k.size() == first.size()) return iteration(table, first, k);
-  double best = none;
+  double best = no_seconds;
   for (std::uint32_t each = 1; each <= table.micro_batches; ++each) {
     k.push_back(each);
     best = std::min(best, least_of(table, first, k));
@@ -113,15 +113,15 @@ TEST_CASE("the joint model's plan is the best of all cuts and all numbers in fli
     problem.seconds = [&](std::uint32_t first, std::uint32_t last, std::uint32_t,
                           std::uint32_t k) -> std::optional<double> {
       const double seconds = table.seconds(first, last, k);
-      return seconds < none ? std::optional(seconds) : std::nullopt;
+      return seconds < no_seconds ? std::optional(seconds) : std::nullopt;
     };
-    double best = none;
+    double best = no_seconds;
     for (const std::vector<std::uint32_t>& first : all_cuts(table.layers, table.stages)) {
       std::vector<std::uint32_t> k;
       best = std::min(best, least_of(table, first, k));
     }
     const std::vector<JointPlan> plans = plan_joint(problem);
-    REQUIRE(plans.empty() == (best == none));
+    REQUIRE(plans.empty() == (best == no_seconds));
     if (plans.empty()) continue;
     ++planned;
     CHECK(plans[0].seconds == Approx(best).epsilon(1e-9));
@@ -167,7 +167,7 @@ TEST_CASE("cut=joint is never slower than any other cut and recomputation, and c
     const Bytes most = std::get<Plan>(plan(problem, parse_spec(pipeline, "test"), std::nullopt)).peak;
     const Bytes budget{most.count * (40 + random.between(0, 55)) / 100};
     INFO(pipeline << memory << " within " << budget.count);
-    double others = none, all = none;
+    double others = no_seconds, all = no_seconds;
     for (const char* cut : {"uniform", "balanced", "pipedream", "ideals", "piper", "alpa", "madpipe"}) {
       std::optional<double> seconds;
       const std::string complaint =
@@ -175,11 +175,12 @@ TEST_CASE("cut=joint is never slower than any other cut and recomputation, and c
       if (seconds) others = std::min(others, *seconds);
     }
     for (const std::vector<std::uint32_t>& first : all_cuts(layers, devices)) {
-      all = std::min(all, makespan(problem, pipeline + "(cut=" + text_of(first) + ")" + memory, budget).value_or(none));
+      all = std::min(
+          all, makespan(problem, pipeline + "(cut=" + text_of(first) + ")" + memory, budget).value_or(no_seconds));
     }
-    const double joint = makespan(problem, pipeline + "(cut=joint)" + memory, budget).value_or(none);
+    const double joint = makespan(problem, pipeline + "(cut=joint)" + memory, budget).value_or(no_seconds);
     CHECK(joint <= others);
-    if (std::min(others, all) == none) continue;
+    if (std::min(others, all) == no_seconds) continue;
     ++asked;
     if (joint <= all) ++best_found;
     if (joint < others) ++better_than_others;
@@ -195,7 +196,7 @@ TEST_CASE("cut=joint is never slower than any other cut and recomputation, and c
 TEST_CASE("cut=joint keeps fewer micro-batches in flight where that costs no time", "[pipelining][joint]") {
   // The first device works for 1 s a micro-batch, the second one for 6 s, and what the first one saves is what fills
   // it. 1F1B keeps two micro-batches there, which do not fit. With one in flight each waits for the one before to come
-  // back, 1 + 6 s later; recomputing the first stage, for 0.5 s more, takes none of the second device's time.
+  // back, 1 + 6 s later; recomputing the first stage, for 0.5 s more, takes no_seconds of the second device's time.
   Chain chain;
   chain.name = "unequal";
   for (const double seconds : {1.0, 3.0, 3.0}) {

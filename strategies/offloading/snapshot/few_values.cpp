@@ -1,0 +1,201 @@
+#include "strategies/offloading/snapshot/few_values.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
+#include "strategies/api/front.h"
+#include "strategies/list.h"
+#include "strategies/models/recompute_order.h"
+#include "strategies/rematerialization/programs/checkmate_solver.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t most_few_ops = 400;
+/// Levels of memory, of plain training's.
+constexpr std::int64_t searched_levels = 200;
+/// Every so many of them programs are asked, too.
+constexpr std::int64_t levels_of_programs = 10;
+/// Instants at which is branched, those that prove the most.
+constexpr std::size_t branched_instants = 4;
+/// Programs are not asked where a plan is proven to be as close to the best, at effort 1.
+constexpr double close_to_best = 0.002;
+/// Of programs at effort 1: nonzeros, nodes of branch and bound.
+constexpr std::size_t most_program_nonzeros = 20'000;
+constexpr int most_program_nodes = 60;
+/// Instants of the programs, one after the other: those that prove the most, and as many evenly apart.
+constexpr std::size_t program_instants[] = {6, 12, 20, 40};
+
+constexpr Seconds no_time_at_all{std::numeric_limits<double>::infinity()};
+
+}  // namespace
+
+std::unique_ptr<FewValues> FewValues::make(const PartTask& task, std::vector<SnapshotPlans*> plans,
+                                           std::int64_t effort) {
+  if (plans.empty() || task.part().ops.size() > most_few_ops || task.problem.micro_batches > 1) return nullptr;
+  return std::unique_ptr<FewValues>(new FewValues(task, std::move(plans), effort));
+}
+
+FewValues::FewValues(const PartTask& task, std::vector<SnapshotPlans*> plans, std::int64_t effort)
+    : task_(task),
+      plans_(std::move(plans)),
+      effort_(effort),
+      model_(snapshot_model(task.problem, task.part().device, {.one_call = false})) {
+  const OpModel& ops = plans_.front()->model();
+  for (std::uint32_t o = 0; o < ops.ops.size(); ++o) number_[ops.ops[o].id.index] = o;
+}
+
+SnapshotCuts& FewValues::cuts(std::uint32_t op) {
+  std::unique_ptr<SnapshotCuts>& made = cuts_[op];
+  if (!made) made = std::make_unique<SnapshotCuts>(model_, instant_at(model_, {op}));
+  return *made;
+}
+
+bool FewValues::is_close(const Answer& answer) const {
+  const double open = close_to_best / static_cast<double>(effort_);
+  return answer.plan && answer.plan->makespan <= (1 + open) * answer.bound;
+}
+
+const PlannedTape* FewValues::rockmate(Bytes budget) {
+  const auto [at, is_new] = rockmate_.try_emplace(budget);
+  if (is_new) {
+    const std::optional<Bytes> limit = budget;
+    const Options options(rockmate_strategy.options);
+    TapeOutcome outcome = rockmate_strategy.tapes(task_, options, std::span(&limit, 1), nullptr).front();
+    if (const auto* none = std::get_if<Infeasible>(&outcome); none != nullptr && none->smallest)
+      least_ = none->smallest;
+    at->second = plan_in(std::move(outcome));
+  }
+  return at->second ? &*at->second : nullptr;
+}
+
+/// What each proves, the most first.
+std::vector<FewValues::Proven> FewValues::instants(Bytes budget) {
+  std::vector<Proven> proven;
+  for (std::uint32_t o = 0; o < model_.ops.size(); ++o) {
+    if (!model_.ops[o].is_there) continue;
+    const InstantBound bound = cuts(o).bound(budget);
+    proven.push_back({bound.needs ? no_time_at_all : bound.extra, o});
+  }
+  std::ranges::stable_sort(proven, std::ranges::greater{}, &Proven::extra);
+  return proven;
+}
+
+/// Trades that fit at the instant are plans where they fit elsewhere, too, or can be made to.
+void FewValues::branch(Answer& answer, Bytes budget, std::span<const Proven> proven) {
+  constexpr std::size_t most_nodes = 1000;
+  const SnapshotPlans& plans = *plans_.front();
+  const OpModel& ops = plans.model();
+  for (const auto& [extra, instant] : proven.first(std::min(proven.size(), branched_instants))) {
+    if (answer.plan && reaches(answer.plan->makespan, answer.bound)) return;
+    BranchLimits limits{.nodes = most_nodes * static_cast<std::size_t>(effort_)};
+    if (answer.plan) limits.enough = answer.plan->makespan - model_.base;
+    const BranchedBound found = branched_bound(cuts(instant), model_, budget, limits);
+    answer.bound = std::max(answer.bound, model_.base + found.extra);
+    if (!number_.contains(instant)) continue;
+    for (const SnapshotCut& cut : found.found) {
+      if (answer.plan && model_.base + cut.extra >= answer.plan->makespan) break;
+      Evicted evicted(ops.values.size(), false);
+      for (const ModelOp& op : ops.ops) {
+        if (!cut.again[op.id.index]) continue;
+        for (const std::uint32_t v : op.ways.front().makes) evicted[v] = true;
+      }
+      const std::optional<OpSequence> sequence = recompute_order_at(ops, evicted, number_.at(instant));
+      if (sequence) keep_faster<PlannedTape>(answer.plan, plans.fitting(*sequence, budget));
+    }
+  }
+}
+
+/// Ever more instants, until a program is not solved.
+void FewValues::ask_programs(Answer& answer, Bytes budget, std::span<const Proven> proven) {
+  const SnapshotPlans& plans = *plans_.front();
+  std::vector<double> weights(model_.ops.size(), 0.001 * model_.base.value + std::numeric_limits<double>::min());
+  for (const auto& [extra, op] : proven) weights[op] += std::min(extra, model_.base).value;
+  const std::vector<OpId> path = heaviest_path(model_, weights);
+  std::size_t before = 0;
+  for (const std::size_t count : program_instants) {
+    if (is_close(answer)) return;
+    std::vector<OpId> some = path;
+    std::ranges::stable_sort(some, std::ranges::greater{}, [&](OpId op) { return weights[op.index]; });
+    some.resize(std::min(some.size(), count));
+    for (std::size_t k = 0; k < path.size(); ++k) {
+      if (path.size() <= count || k * count / path.size() != (k + 1) * count / path.size()) some.push_back(path[k]);
+    }
+    std::ranges::sort(some);
+    some.erase(std::ranges::unique(some).begin(), some.end());
+    if (some.size() == before) return;
+    before = some.size();
+    const InstantsProgram program(model_, some);
+    if (program.nonzeros() > most_program_nonzeros * static_cast<std::size_t>(effort_)) return;
+    constexpr double a_day = 86'400;  // more than any of them takes: nodes are the limit
+    const MilpLimits limits{.seconds = a_day, .nodes = most_program_nodes * static_cast<int>(effort_)};
+    const Seconds known = answer.plan ? answer.plan->makespan - model_.base : no_time_at_all;
+    const InstantsProgram::Answer found = program.solve(budget, known, plans.model(), limits);
+    answer.bound = std::max(answer.bound, model_.base + found.extra);
+    if (found.sequence && is_runnable(plans.model(), *found.sequence)) {
+      keep_faster<PlannedTape>(answer.plan, plans.fitting(*found.sequence, budget));
+    }
+    if (found.end != MilpResult::End::optimal && found.end != MilpResult::End::infeasible) return;
+  }
+}
+
+/// By what takes no search.
+FewValues::Answer& FewValues::begun(Bytes budget) {
+  const auto [at, is_new] = answers_.try_emplace(budget);
+  Answer& answer = at->second;
+  if (!is_new) return answer;
+  answer.bound = model_.base;
+  for (SnapshotPlans* plans : plans_) {
+    answer.bound = std::max(answer.bound, plans->bound(budget));
+    if (const PlannedTape* plan = plans->best(budget)) keep_faster(answer.plan, std::optional(*plan));
+  }
+  return answer;
+}
+
+/// What no program is needed for. Branches only where there is a plan to begin with.
+FewValues::Answer& FewValues::branched(Bytes budget) {
+  Answer& answer = begun(budget);
+  if (answer.state >= Answer::branched) return answer;
+  answer.state = Answer::branched;
+  if (answer.plan && reaches(answer.plan->makespan, answer.bound)) return answer;
+  if (const PlannedTape* plan = rockmate(budget)) keep_faster(answer.plan, std::optional(*plan));
+  const std::vector<Proven> proven = instants(budget);
+  if (!proven.empty()) answer.bound = std::max(answer.bound, model_.base + proven.front().extra);
+  if (answer.plan) branch(answer, budget, proven);
+  return answer;
+}
+
+FewValues::Answer& FewValues::solved(Bytes budget) {
+  Answer& answer = branched(budget);
+  if (answer.state == Answer::solved) return answer;
+  answer.state = Answer::solved;
+  if (answer.plan && !is_close(answer)) ask_programs(answer, budget, instants(budget));
+  EXPECTS(!answer.plan || answer.plan->makespan >= (1 - float_tolerance) * answer.bound);
+  return answer;
+}
+
+const PlannedTape* FewValues::faster(Bytes budget, const PlannedTape* known) {
+  const PlannedTape* best = known;
+  const auto keep = [&](const PlannedTape* plan) {
+    if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
+  };
+  if (best != nullptr && reaches(best->makespan, begun(budget).bound)) return nullptr;
+  keep(rockmate(budget));
+  const std::int64_t peak = plans_.front()->plain_peak().count;
+  for (std::int64_t k = searched_levels; k > 0; --k) {
+    const Bytes level{(peak * k + searched_levels / 2) / searched_levels};  // as shares of it are rounded
+    if (level > budget) continue;
+    const Answer& answer = branched(level);
+    if (!answer.plan) break;
+    keep(&*answer.plan);
+    if (reaches(best->makespan, answer.bound)) break;  // what is proven here holds for all lower levels, too
+    if (k % levels_of_programs != 0) continue;
+    keep(&*solved(level).plan);
+    if (reaches(best->makespan, answer.bound)) break;
+  }
+  return best == known ? nullptr : best;
+}
+
+}  // namespace plimsoll

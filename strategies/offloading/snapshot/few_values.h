@@ -1,0 +1,70 @@
+#pragma once
+// Where few large values decide, one price for all bytes proves little. Exact searches at an instant, an integer
+// program of several instants, and plans from both (/docs/strategies/rematerialization/snapshot.md).
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sim/bound/branched_cut.h"
+#include "strategies/models/op_sequence.h"
+#include "strategies/offloading/snapshot/instants_program.h"
+#include "strategies/offloading/snapshot/snapshot_plans.h"
+
+namespace plimsoll {
+
+/// Of one micro-batch without copies.
+class FewValues {
+ public:
+  /// Nothing where the part has too many ops, or several micro-batches. The task must outlive it. `plans`: one an
+  /// instant, likewise.
+  static std::unique_ptr<FewValues> make(const PartTask&, std::vector<SnapshotPlans*> plans, std::int64_t effort);
+
+  /// The fastest plan for all levels of memory up to the budget that is faster than `known`, which may be null; else
+  /// null. So more memory is never slower.
+  const PlannedTape* faster(Bytes budget, const PlannedTape* known);
+  /// What no schedule within the budget can beat, where there is a plan.
+  Seconds bound(Bytes budget) { return solved(budget).bound; }
+  /// The least budget for which there is a plan, of one that was too little.
+  std::optional<Bytes> least() const { return least_; }
+
+ private:
+  /// What an instant proves, and its op.
+  struct Proven {
+    Seconds extra;
+    std::uint32_t op = 0;
+  };
+  struct Answer {
+    Seconds bound;                    ///< no schedule is faster
+    std::optional<PlannedTape> plan;  ///< the fastest that is known, if any
+    enum State : std::uint8_t { begun, branched, solved } state = begun;
+  };
+
+  FewValues(const PartTask&, std::vector<SnapshotPlans*>, std::int64_t effort);
+
+  SnapshotCuts& cuts(std::uint32_t op);
+  Answer& begun(Bytes budget);
+  Answer& branched(Bytes budget);
+  Answer& solved(Bytes budget);
+  const PlannedTape* rockmate(Bytes budget);
+  std::vector<Proven> instants(Bytes budget);
+  void branch(Answer&, Bytes budget, std::span<const Proven>);
+  void ask_programs(Answer&, Bytes budget, std::span<const Proven>);
+  bool is_close(const Answer&) const;
+
+  const PartTask& task_;
+  std::vector<SnapshotPlans*> plans_;
+  std::int64_t effort_;
+  SnapshotModel model_;
+  std::map<std::uint32_t, std::uint32_t> number_;                // by op of the graph: that of the plans' model
+  std::map<std::uint32_t, std::unique_ptr<SnapshotCuts>> cuts_;  // by op
+  std::map<Bytes, Answer> answers_;
+  std::map<Bytes, std::optional<PlannedTape>> rockmate_;
+  std::optional<Bytes> least_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,136 @@
+// The program of several instants against `exact`, and `snapshot` against rockmate, whose plans it also asks for.
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "strategies/offloading/snapshot/few_values.h"
+#include "strategies/offloading/snapshot/instants_program.h"
+#include "strategies/offloading/snapshot/snapshot_plans.h"
+#include "strategies/rematerialization/programs/checkmate_solver.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr MilpLimits no_limits{.seconds = 600};
+constexpr Seconds unknown{std::numeric_limits<double>::infinity()};
+
+TEST_CASE("no schedule is faster than the program of several instants says", "[snapshot][property]") {
+  const std::vector<Pass> exact = parse_spec("exact", "test");
+  std::size_t points = 0, optimal = 0, plans = 0;
+  for (const RandomCase seed : fewer_cases(1, 90)) {
+    Random random(seed);
+    const Problem problem = problem_of(random_graph(seed, random.between(2, 4)), gpus({}),
+                                       {.gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing});
+    const Partition partition = one_device(problem.graph, 1, 1);
+    const PartTask task{problem, partition, PartId{0}, 1};
+    const OpModel ops = op_model(task);
+    const SnapshotModel model = snapshot_model(problem, DeviceId{0}, {.one_call = false});
+    const std::vector<OpId> path = heaviest_path(model, std::vector<double>(model.ops.size(), 1.0));
+    const InstantsProgram program(model, path);
+    std::vector<std::optional<Bytes>> budgets;
+    for (const Bytes budget : front_budgets(problem, exact)) budgets.insert(budgets.end(), {budget, budget - Bytes{1}});
+    const std::vector<PlanOutcome> best = plan(problem, exact, budgets);
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      const Plan* optimum = std::get_if<Plan>(&best[b]);
+      if (optimum == nullptr) continue;
+      const InstantsProgram::Answer found = program.solve(*budgets[b], unknown, ops, no_limits);
+      const double bound = (model.base + found.extra).value;
+      CAPTURE(seed, budgets[b]->count, bound, optimum->makespan.value);
+      REQUIRE(bound <= optimum->makespan.value * (1 + 1e-7));
+      ++points;
+      const Seconds extra = optimum->makespan - model.base;
+      if (extra.value > 1e-7) {
+        optimal += bound >= optimum->makespan.value * (1 - 1e-7) ? 1 : 0;
+        const InstantsProgram::Answer less = program.solve(*budgets[b], 0.9 * extra, ops, no_limits);
+        CHECK(less.extra.value == Approx(std::min(0.9 * extra, found.extra).value).epsilon(1e-6).margin(1e-7));
+      }
+      REQUIRE(found.sequence);
+      REQUIRE(is_runnable(ops, *found.sequence));
+      const PlannedTape made = planned_ops(task, *found.sequence);
+      CHECK(made.makespan.value >= bound * (1 - 1e-7));
+      if (made.peak <= *budgets[b]) {
+        ++plans;
+        CHECK(made.makespan.value >= optimum->makespan.value * (1 - 1e-9));
+      }
+    }
+  }
+  CAPTURE(points, optimal, plans);
+  if (!all_cases()) return;
+  CHECK(points > cases_of(150U));
+  CHECK(optimal > cases_of(20U));
+  CHECK(plans > cases_of(80U));
+}
+
+TEST_CASE("searches for few values prove no more than is true, and their plans fit", "[snapshot][property]") {
+  const std::vector<Pass> exact = parse_spec("exact", "test");
+  std::size_t plans_found = 0;
+  for (const RandomCase seed : fewer_cases(1, 60)) {
+    Random random(seed);
+    const Problem problem = problem_of(random_graph(seed, random.between(2, 5)), gpus({}));
+    const Partition partition = one_device(problem.graph, 1, 1);
+    const PartTask task{problem, partition, PartId{0}, 1};
+    SnapshotPlans plans(task, snapshot_instants(task).front(), 1);
+    const std::unique_ptr<FewValues> few = FewValues::make(task, {&plans}, 1);
+    REQUIRE(few != nullptr);
+    std::vector<std::optional<Bytes>> budgets;
+    for (const Bytes budget : front_budgets(problem, exact)) budgets.insert(budgets.end(), {budget, budget - Bytes{1}});
+    const std::vector<PlanOutcome> best = plan(problem, exact, budgets);
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      const Plan* optimum = std::get_if<Plan>(&best[b]);
+      if (optimum == nullptr) continue;
+      CAPTURE(seed, budgets[b]->count);
+      const PlannedTape* made = few->faster(*budgets[b], plans.best(*budgets[b]));
+      CHECK(few->bound(*budgets[b]).value <= optimum->makespan.value * (1 + 1e-7));
+      if (made == nullptr) continue;
+      ++plans_found;
+      CHECK(made->peak <= *budgets[b]);
+      CHECK(made->makespan.value >= optimum->makespan.value * (1 - 1e-9));
+    }
+  }
+  if (all_cases()) CHECK(plans_found > 0);
+}
+
+TEST_CASE("each op of a heaviest path needs the one before", "[snapshot][property]") {
+  for (const RandomCase seed : random_cases(1, 60)) {
+    const Problem problem = problem_of(random_graph(seed, 12), gpus({}));
+    const SnapshotModel model = snapshot_model(problem, DeviceId{0}, {.one_call = false});
+    const std::vector<OpId> path = heaviest_path(model, std::vector<double>(model.ops.size(), 1.0));
+    CAPTURE(seed, path.size());
+    REQUIRE(!path.empty());
+    for (std::size_t k = 0; k + 1 < path.size(); ++k) {
+      CHECK(instant_at(model, path[k + 1]).side[path[k].index] == Side::before);
+    }
+  }
+}
+
+TEST_CASE("snapshot without copies is never slower than rockmate, nor with more memory", "[snapshot][property]") {
+  const std::vector<Pass> snapshot = parse_spec("snapshot(offload=no)", "test"), other = parse_spec("rockmate", "test");
+  for (const RandomCase seed : fewer_cases(1, 40)) {
+    const Problem problem = problem_of(random_graph(seed, 9), gpus({}));
+    std::vector<std::optional<Bytes>> budgets;
+    for (const Bytes budget : front_budgets(problem, other)) budgets.insert(budgets.end(), {budget, budget + Bytes{1}});
+    const std::vector<PlanOutcome> made = plan(problem, snapshot, budgets), others = plan(problem, other, budgets);
+    std::optional<Seconds> before;
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      const Plan *own = std::get_if<Plan>(&made[b]), *its = std::get_if<Plan>(&others[b]);
+      CAPTURE(seed, budgets[b]->count);
+      REQUIRE((own != nullptr || its == nullptr));
+      if (own == nullptr) continue;
+      CHECK(own->peak <= *budgets[b]);
+      if (its != nullptr) CHECK(own->makespan <= its->makespan);
+      if (before) CHECK(own->makespan <= *before);
+      before = own->makespan;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
