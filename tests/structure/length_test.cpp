@@ -46,7 +46,7 @@ TEST_CASE("strategies stay within their files and lines", "[structure]") {
   }
   // A thin strategy is a row of its family's file. Who raises these numbers says in the commit what they buy.
   CHECK(files > 200);
-  CHECK(files <= 340);
+  CHECK(files <= 345);
   CHECK(lines <= 54'100);
 }
 
