@@ -144,6 +144,21 @@ bool is_record_mesh(const Json& mesh) {
 constexpr RecordType budgets_list{"a list of whole numbers of at least 0, or null", [](const Json& v) {
                                     return v.is_array() && std::ranges::all_of(v, bytes_or_null.fits);
                                   }};
+
+bool is_curve_point(const Json& v) {
+  return v.is_object() && v.contains("budget_bytes") && is_record_count(v["budget_bytes"]) &&
+         v.contains("lower_bound_s") && is_record_amount(v["lower_bound_s"]) && v.contains("price_s_per_gb") &&
+         is_record_amount(v["price_s_per_gb"]) && v.contains("bends") && v["bends"].is_boolean();
+}
+
+bool is_curve(const Json& v) {
+  return v.is_object() && v.contains("plans") && (v["plans"] == "recompute" || v["plans"] == "offload") &&
+         v.contains("points") && v["points"].is_array() && std::ranges::all_of(v["points"], is_curve_point);
+}
+
+constexpr RecordType curves_or_null{"a list of curves of bounds, or null", [](const Json& v) {
+                                      return v.is_null() || (v.is_array() && std::ranges::all_of(v, is_curve));
+                                    }};
 constexpr RecordKey in_every_case[] = {
     {"case", an_index},
     {"trace", a_text},
@@ -159,6 +174,7 @@ constexpr RecordKey in_every_case[] = {
     {"lower_bound_bytes", an_index},
     {"lower_bound_s", some_seconds},
     {"budgets_bytes", budgets_list},
+    {"bound_curves", curves_or_null},
 };
 constexpr RecordKey in_every_smallest[] = {
     {"trace", a_text},     {"platform", a_text}, {"micro_batches", a_count},

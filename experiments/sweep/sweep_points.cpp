@@ -222,7 +222,7 @@ CaseFacts case_facts(const Json& json) {
                   .budgets = {},
                   .bound_curves = {},
                   .impossible = json.value("impossible", "")};
-  if (json.contains("bound_curves") && json["bound_curves"].is_array()) facts.bound_curves = json["bound_curves"];
+  if (const Json& curves = json.at("bound_curves"); !curves.is_null()) facts.bound_curves = curves;
   for (const Json& b : json.at("budgets_bytes")) facts.budgets.push_back(maybe_bytes(b));
   return facts;
 }
