@@ -361,7 +361,7 @@ constexpr auto snapshot_options = options_of<SnapshotOptions>(
         .least = 1,
         .most = 100,
         .help = "how much work to spend (repeatable, unlike seconds): scales the number of levels of memory at which "
-                "plans without copies are made",
+                "plans without copies are made, and the nodes and sizes of searches for few large values",
     }));
 
 std::vector<TapeOutcome> snapshot_tapes(const PartTask& task, const SnapshotOptions& options,

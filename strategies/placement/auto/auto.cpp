@@ -24,7 +24,7 @@ struct AutoOptions : PlacingOptions {
   std::uint64_t seed = 1;
 };
 
-struct Member {
+struct AutoMember {
   std::string_view name;
   std::uint32_t least_ops;  ///< of a graph that it is asked about
   double most_ops;          ///< with effort=1
@@ -33,7 +33,7 @@ struct Member {
 
 constexpr double any_size = 1e18;
 
-constexpr Member members[] = {
+constexpr AutoMember members[] = {
     {"one_device", 0, any_size, place_on_one},
     {"contiguous", 0, any_size, place_contiguous},
     {"heft", 0, any_size, placed_from<heft_schedule>},
@@ -118,7 +118,7 @@ class AutoPlacement {
   void ask(const Machine& machine, const Machine& asked, std::uint32_t most, std::vector<ScoredPlacement>& found) {
     const bool are_all = most == graph_.classes.of.size();
     const std::size_t before = found.size();
-    for (const Member& member : members) {
+    for (const AutoMember& member : members) {
       const bool is_alone = member.place == place_on_one;
       if (graph_.dag.size < member.least_ops || graph_.dag.size > member.most_ops * effort_) continue;
       if (!are_all && (is_alone || member.most_ops < any_size)) continue;  // the others take long, once is enough
