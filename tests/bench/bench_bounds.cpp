@@ -1,13 +1,16 @@
-// Bounds by an instant: one budget from the problem on, and all bends of the front, of training graphs at 40 % of the
-// peak at their loss.
+// Bounds by an instant, one budget from the problem on, and all bends of the front, of training graphs at 40 % of the
+// peak at their loss; plans of `snapshot` at the same.
 
 #include <benchmark/benchmark.h>
 
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "sim/bound/iteration_bound.h"
 #include "sim/bound/snapshot_cut.h"
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 
 namespace {
@@ -89,6 +92,24 @@ void whole_front(benchmark::State& state) {
   }
 }
 BENCHMARK(whole_front)->Arg(4'555)->Arg(50'000)->Unit(benchmark::kMillisecond);
+
+void planned(benchmark::State& state, const char* spec) {
+  const Problem problem = problem_of_ops(state.range(0));
+  const Bytes budget = two_fifths(problem);
+  const std::vector<Pass> passes = parse_spec(spec, "bench_bounds");
+  for (auto _ : state) {
+    const PlanOutcome outcome = plan(problem, passes, budget);
+    const Plan* made = std::get_if<Plan>(&outcome);
+    if (made == nullptr) return state.SkipWithError("no plan");
+    state.counters["gap_percent"] = 100 * made->gap.value_or(1);
+  }
+}
+BENCHMARK_CAPTURE(planned, recomputing, "snapshot(offload=no)")
+    ->Arg(4'555)
+    ->Arg(50'000)
+    ->Arg(300'000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(planned, copying, "snapshot")->Arg(4'555)->Arg(50'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -41,7 +41,6 @@ const std::map<std::string, Literals> no_tolerances{
     {"sim/bound/snapshot_cut.cpp", {"1e-10", "4e-16"}},  // and what lowers a bound, so that rounding never raises it
     {"strategies/compose/levels/joint_planner.cpp", {"1e-3"}},
     {"strategies/hybrid/split_improvement.cpp", {"1e-9"}},
-    {"strategies/offloading/snapshot/sequence_memory.cpp", {"1e-15"}},
     {"strategies/pipelining/pipeline_search.cpp", {"1e-12"}},
     {"strategies/pipelining/star_order.cpp", {"1e-6"}},
     {"strategies/pipelining/zero_bubble.cpp", {"1.5e-4"}},

@@ -13,7 +13,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t most_few_ops = 400;
 /// Levels of memory, of plain training's.
 constexpr std::int64_t searched_levels = 200;
 /// Every so many of them programs are asked, too.
@@ -34,7 +33,7 @@ constexpr Seconds no_time_at_all{std::numeric_limits<double>::infinity()};
 
 std::unique_ptr<FewValues> FewValues::make(const PartTask& task, std::vector<SnapshotPlans*> plans,
                                            std::int64_t effort) {
-  if (plans.empty() || task.part().ops.size() > most_few_ops || task.problem.micro_batches > 1) return nullptr;
+  if (plans.empty() || task.part().ops.size() > most_ops || task.problem.micro_batches > 1) return nullptr;
   return std::unique_ptr<FewValues>(new FewValues(task, std::move(plans), effort));
 }
 

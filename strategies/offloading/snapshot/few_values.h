@@ -20,7 +20,9 @@ namespace plimsoll {
 /// Of one micro-batch without copies.
 class FewValues {
  public:
-  /// Nothing where the part has too many ops, or several micro-batches. The task must outlive it. `plans`: one an
+  static constexpr std::size_t most_ops = 400;
+
+  /// Nothing where the part has more ops, or several micro-batches. The task must outlive it. `plans`: one an
   /// instant, likewise.
   static std::unique_ptr<FewValues> make(const PartTask&, std::vector<SnapshotPlans*> plans, std::int64_t effort);
 

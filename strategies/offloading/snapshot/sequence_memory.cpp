@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
 #include <utility>
 
 #include "sim/core/expects.h"
@@ -51,8 +50,11 @@ std::size_t RangeMaximum::where() const {
 
 SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
     : model_(model), of_storage_(model.storages.size()), of_op_(model.ops.size()), memory_({}) {
-  std::unordered_map<std::uint32_t, std::uint32_t> number;
-  for (std::uint32_t o = 0; o < model.ops.size(); ++o) number[model.ops[o].id.index] = o;
+  std::vector<std::uint32_t> number;
+  for (std::uint32_t o = 0; o < model.ops.size(); ++o) {
+    number.resize(std::max<std::size_t>(number.size(), model.ops[o].id.index + 1), nowhere);
+    number[model.ops[o].id.index] = o;
+  }
   std::vector<std::int64_t> memory;
   std::vector<bool> exists(model.gradients.size(), false);
   Bytes existing;
@@ -100,13 +102,6 @@ SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
   memory_ = RangeMaximum(memory);
 }
 
-double SequenceMemory::above(Bytes budget) const {
-  double sum = 0;
-  for (const std::int64_t bytes : at_first_)
-    sum += static_cast<double>(std::max<std::int64_t>(0, bytes - budget.count));
-  return sum;
-}
-
 /// Each of its results has a storage of its own, and it may run again.
 bool SequenceMemory::is_simple(std::uint32_t op) const {
   if (model_.ops[op].once) return false;
@@ -125,6 +120,12 @@ void SequenceMemory::leave_out(Bytes budget) {
   for (const std::uint32_t run : repeated) {
     if (!runs_[run].left_out) leave_out(run, budget);
   }
+}
+
+Seconds SequenceMemory::seconds() const {
+  double sum = 0;
+  for (const Run& run : runs_) sum += run.left_out ? 0 : seconds_of(run);
+  return Seconds{sum};
 }
 
 double SequenceMemory::seconds_of(const Run& run) const {
@@ -253,184 +254,6 @@ OpSequence SequenceMemory::sequence() const {
     sequence.push_back({op.id, op.ways[run.way].saving, run.implementation});
   }
   return sequence;
-}
-
-/// Values that are gone in gaps between uses, and what runs before which run to make them again.
-class SequenceMemory::Evictions {
- public:
-  explicit Evictions(const SequenceMemory& plan)
-      : plan_(plan),
-        memory_(plan.memory_),
-        gaps_(plan.lives_.size()),
-        needed_(gaps_.size()),
-        before_(plan.runs_.size()),
-        place_(plan.model_.ops.size(), nowhere) {}
-
-  bool is_above(Bytes budget) const { return memory_.most() > budget.count; }
-
-  /// Frees as much as is above the budget where memory is fullest; false where nothing is idle there.
-  bool at_fullest(Bytes budget) {
-    const auto full = static_cast<std::uint32_t>(memory_.where());
-    std::int64_t above = memory_.most() - budget.count;
-    std::vector<Idle> idle;
-    for (std::uint32_t l = 0; l < gaps_.size(); ++l) {
-      if (const std::optional<Gap> gap = gap_at(l, full)) idle.push_back({l, *gap});
-    }
-    constexpr std::size_t most = 64;  // the largest: a price takes longer
-    std::ranges::stable_sort(idle, [&](const Idle& a, const Idle& b) { return bytes_of(a.life) > bytes_of(b.life); });
-    idle.resize(std::min(idle.size(), most));
-    for (Idle& each : idle) {
-      const std::optional<Making> making = making_of(each.life, each.gap.until);
-      const double seconds = making ? std::max(making->seconds, 1e-15) : std::numeric_limits<double>::infinity();
-      each.worth = static_cast<double>(bytes_of(each.life)) / seconds;
-    }
-    std::ranges::stable_sort(idle, [](const Idle& a, const Idle& b) { return a.worth > b.worth; });
-    bool any = false;
-    for (const Idle& each : idle) {
-      if (above <= 0) break;
-      if (!evict(each)) continue;
-      above -= bytes_of(each.life);
-      any = true;
-    }
-    return any;
-  }
-
-  OpSequence sequence() const {
-    OpSequence sequence;
-    for (std::size_t r = 0; r < before_.size(); ++r) {
-      for (const Again& again : before_[r]) {
-        const ModelOp& op = plan_.model_.ops[again.op];
-        sequence.push_back({op.id, op.ways[again.way].saving});
-      }
-      const Run& run = plan_.runs_[r];
-      const ModelOp& op = plan_.model_.ops[run.op];
-      sequence.push_back({op.id, op.ways[run.way].saving, run.implementation});
-    }
-    return sequence;
-  }
-
- private:
-  struct Gap {
-    std::uint32_t from = 0, until = 0;
-  };
-  struct Idle {
-    std::uint32_t life = 0;
-    Gap gap;
-    double worth = 0;  ///< bytes a second
-  };
-  struct Again {
-    std::uint32_t op = 0, way = 0;
-  };
-  /// What runs to make a value, and which lives it reads.
-  struct Making {
-    std::vector<Again> ops;
-    std::vector<std::uint32_t> reads;
-    double seconds = 0;
-  };
-
-  std::int64_t bytes_of(std::uint32_t life) const { return plan_.model_.storages[plan_.lives_[life].storage].count; }
-
-  std::optional<Gap> gap_at(std::uint32_t l, std::uint32_t run) const {
-    const Life& life = plan_.lives_[l];
-    if (life.gone || life.begin >= run || life.end() <= run || bytes_of(l) == 0) return std::nullopt;
-    const auto next = std::ranges::lower_bound(life.uses, run);
-    if (*next == run) return std::nullopt;
-    const Gap gap{next == life.uses.begin() ? life.begin : *std::prev(next), *next};
-    const auto within = [&](std::uint32_t r) { return gap.from < r && r < gap.until; };
-    const bool is_gone = std::ranges::any_of(gaps_[l], [&](const Gap& g) { return g.until == gap.until; });
-    if (is_gone || std::ranges::any_of(needed_[l], within)) return std::nullopt;
-    return gap;
-  }
-
-  bool evict(const Idle& idle) {
-    const std::optional<Making> making = making_of(idle.life, idle.gap.until);
-    const auto within = [&](std::uint32_t r) { return idle.gap.from < r && r < idle.gap.until; };
-    if (!making || std::ranges::any_of(needed_[idle.life], within)) return false;
-    before_[idle.gap.until] = making->ops;
-    for (const std::uint32_t l : making->reads) needed_[l].push_back(idle.gap.until);
-    gaps_[idle.life].push_back(idle.gap);
-    memory_.add(idle.gap.from + 1, idle.gap.until, -bytes_of(idle.life));
-    return true;
-  }
-
-  /// There right before the run, if anything is.
-  std::uint32_t there_before(std::uint32_t storage, std::uint32_t run) const {
-    for (const std::uint32_t l : plan_.of_storage_[storage]) {
-      const Life& life = plan_.lives_[l];
-      if (life.begin >= run || life.end() < run) continue;
-      const auto gone = [&](const Gap& gap) { return gap.from < run && run <= gap.until; };
-      return std::ranges::any_of(gaps_[l], gone) ? nowhere : l;
-    }
-    return nowhere;
-  }
-
-  /// All that runs before the run then.
-  std::optional<Making> making_of(std::uint32_t life, std::uint32_t run) {
-    Making making{.ops = before_[run], .reads = {}};
-    for (std::uint32_t k = 0; k < making.ops.size(); ++k) place_[making.ops[k].op] = k;
-    const bool made = make(life, run, making);
-    for (const Again& again : making.ops) place_[again.op] = nowhere;
-    if (!made) return std::nullopt;
-    return making;
-  }
-
-  bool make(std::uint32_t life, std::uint32_t run, Making& making) {
-    constexpr std::size_t most = 60;
-    const OpModel& model = plan_.model_;
-    struct Open {
-      std::uint32_t value = 0;
-      std::size_t next = 0;
-    };
-    const std::uint32_t storage = plan_.lives_[life].storage;
-    if (model.in_storage[storage].size() != 1) return false;
-    std::vector<Open> open{{model.in_storage[storage].front()}};
-    while (!open.empty()) {
-      const std::uint32_t v = open.back().value;
-      const std::optional<std::uint32_t> maker = model.values[v].maker;
-      if (!maker || !plan_.is_simple(*maker) || making.ops.size() > before_[run].size() + most) return false;
-      const ModelOp& op = model.ops[*maker];
-      const bool needs_saving = op.ways.size() > 1 && std::ranges::find(op.ways[1].makes, v) == op.ways[1].makes.end();
-      if (place_[*maker] != nowhere) {
-        if (needs_saving) making.ops[place_[*maker]].way = 0;
-        open.pop_back();
-        continue;
-      }
-      std::size_t& next = open.back().next;
-      if (next < op.reads.size()) {
-        const std::uint32_t read = op.reads[next++];
-        const std::uint32_t from = model.values[read].storage;
-        if (model.in_storage[from].size() != 1) return false;
-        const std::uint32_t there = there_before(from, run);
-        if (there == life || there == nowhere) {
-          open.push_back({read});
-        } else {
-          making.reads.push_back(there);
-        }
-        continue;
-      }
-      const auto way = static_cast<std::uint32_t>(needs_saving ? 0 : op.ways.size() - 1);
-      place_[*maker] = static_cast<std::uint32_t>(making.ops.size());
-      making.ops.push_back({*maker, way});
-      making.seconds += op.ways[way].time.value;
-      open.pop_back();
-    }
-    return true;
-  }
-
-  const SequenceMemory& plan_;
-  RangeMaximum memory_;
-  std::vector<std::vector<Gap>> gaps_;              // by life
-  std::vector<std::vector<std::uint32_t>> needed_;  // by life: runs before which it must be there
-  std::vector<std::vector<Again>> before_;          // by run: what is put in
-  std::vector<std::uint32_t> place_;                // by op: in what is being made
-};
-
-std::optional<OpSequence> SequenceMemory::evicted(Bytes budget) const {
-  Evictions evictions(*this);
-  bool any = false;
-  while (evictions.is_above(budget) && evictions.at_fullest(budget)) any = true;
-  if (!any) return std::nullopt;
-  return evictions.sequence();
 }
 
 }  // namespace plimsoll

@@ -34,16 +34,18 @@ class SequenceMemory {
   SequenceMemory(const OpModel&, const OpSequence&);
 
   Bytes peak() const { return Bytes{memory_.most()}; }
-  /// Bytes above the budget, of all runs.
-  double above(Bytes budget) const;
+  Seconds seconds() const;  ///< that all runs take
 
   /// Leaves out runs that repeat others, longest first, as long as all stays within the budget.
   void leave_out(Bytes budget);
 
-  /// Values that are idle where memory is fullest are gone there, those first that free the most bytes for each second
-  /// of making them again; their makers run again right before the next readers. So on until all is within the budget
-  /// or nothing is idle. What the makers take there is for the next look. Nothing where no value is idle.
-  std::optional<OpSequence> evicted(Bytes budget) const;
+  /// The fullest run of the first ones in a row that are above the budget.
+  std::optional<std::size_t> fullest_above(Bytes budget) const;
+
+  /// What is idle while that run is on is gone there, or what else the cheapest of all ways takes to have no more than
+  /// the budget then; it is made again right before its next readers. Where more than twice the budget is there, only
+  /// that share of the room is used: runs after it have needs of their own. Nothing where there is no such way.
+  std::optional<OpSequence> cut_at(std::size_t run, Bytes budget, double share = 1) const;
 
   OpSequence sequence() const;
 
@@ -66,7 +68,7 @@ class SequenceMemory {
     bool left_out = false;
   };
   struct Trial;
-  class Evictions;
+  class Cut;
 
   bool is_simple(std::uint32_t op) const;
   double seconds_of(const Run&) const;

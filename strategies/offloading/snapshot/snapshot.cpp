@@ -35,7 +35,7 @@ namespace {
 /// after.
 class SnapshotCopies {
  public:
-  /// Null where the device has no host that it reaches both ways.
+  /// Nothing where the device has no host that it reaches both ways.
   static std::optional<SnapshotCopies> make(const PartTask&, SnapshotPlans&);
 
   /// The fastest of those for all levels of memory up to the budget; null where none fits. So more memory is never
@@ -52,15 +52,14 @@ class SnapshotCopies {
  private:
   SnapshotCopies(const PartTask&, SnapshotPlans&, CopyRate out);
 
-  /// With a share of what could be kept at most: the copies that make it fit, and how long it takes if nobody shares
-  /// the links.
+  /// The copies that make it fit, and how long it takes if nobody shares the links.
   struct Placed {
     OffloadModel model;
     std::vector<OffloadMove> moves;
     Seconds makespan;
   };
   /// Nothing, too, where that is no faster than the fastest so far.
-  std::optional<Placed> placed(Bytes budget, double share, std::optional<Seconds> fastest) const;
+  std::optional<Placed> placed(Bytes budget, const Again&, std::optional<Seconds> fastest) const;
   std::optional<PlannedTape> within(Bytes budget) const;
   const PlannedTape* at_level(std::size_t level);
 
@@ -154,11 +153,8 @@ SnapshotCopies::SnapshotCopies(const PartTask& task, SnapshotPlans& plans, CopyR
   for (std::int64_t level = first; level * step < most.count; ++level) levels_.push_back(Bytes{level * step});
 }
 
-std::optional<SnapshotCopies::Placed> SnapshotCopies::placed(Bytes budget, double share,
+std::optional<SnapshotCopies::Placed> SnapshotCopies::placed(Bytes budget, const Again& again,
                                                              std::optional<Seconds> fastest) const {
-  const double room =
-      static_cast<double>((budget - plans_.beside()).count) + std::min(out_.bandwidth.value * before_.value, 1e18);
-  const Again again = plans_.again_within(Bytes{static_cast<std::int64_t>(share * room)});
   if (fastest && plans_.work_with(again) >= *fastest) return std::nullopt;
   const std::optional<OpSequence> sequence = plans_.sequence_of(again);
   if (!sequence) return std::nullopt;
@@ -174,16 +170,22 @@ std::optional<SnapshotCopies::Placed> SnapshotCopies::placed(Bytes budget, doubl
 }
 
 std::optional<PlannedTape> SnapshotCopies::within(Bytes budget) const {
+  const double room =
+      static_cast<double>((budget - plans_.beside()).count) + std::min(out_.bandwidth.value * before_.value, 1e18);
   std::optional<Placed> best;
   double best_share = 0;
-  const auto attempt = [&](double share) {
-    std::optional<Placed> made = placed(budget, share, best ? std::optional(best->makespan) : std::nullopt);
+  std::vector<Again> tried;
+  const auto attempt = [&](double share) {  // of what could be kept at most
+    Again again = plans_.again_within(Bytes{static_cast<std::int64_t>(share * room)});
+    if (std::ranges::find(tried, again) != tried.end()) return;
+    std::optional<Placed> made = placed(budget, again, best ? std::optional(best->makespan) : std::nullopt);
+    tried.push_back(std::move(again));
     if (!made || (best && best->makespan <= made->makespan)) return;
     best = std::move(made);
     best_share = share;
   };
-  for (const double share : {1.0, 0.97, 0.94, 0.88, 0.8, 0.7, 0.6, 0.4, 0.2}) attempt(share);
-  for (const double step : {0.015, 0.0075, 0.003, 0.0015}) {
+  for (const double share : {1.0, 0.995, 0.985, 0.97, 0.94, 0.88, 0.8, 0.7, 0.6, 0.4, 0.2}) attempt(share);
+  for (const double step : {0.0075, 0.003, 0.0015, 0.001}) {
     const double middle = best_share;
     if (!best) break;
     attempt(middle - step);
@@ -283,20 +285,21 @@ struct AtInstant {
 class Snapshot {
  public:
   Snapshot(const PartTask& task, const SnapshotOptions& options)
-      : problem_(task.problem), repeats_(task.problem.micro_batches > 1) {
-    for (const std::uint32_t instant : snapshot_instants(task)) {
-      if (instants_.size() < options.instants) instants_.emplace_back(task, options, instant);
-    }
-    if (instants_.empty() || instants_.front().copies) return;
+      : task_(task), options_(options), ops_(snapshot_instants(task)) {
+    ops_.resize(std::min(ops_.size(), options.instants));
+    if (instant(0).copies || task.part().ops.size() > FewValues::most_ops) return;
     std::vector<SnapshotPlans*> plans;
-    for (AtInstant& instant : instants_) plans.push_back(&instant.plans);
+    for (std::size_t k = 0; k < ops_.size(); ++k) plans.push_back(&instant(k).plans);
     few_ = FewValues::make(task, std::move(plans), options.effort);
   }
 
   TapeOutcome within(std::optional<Bytes> budget) {
     const PlannedTape* best = nullptr;
-    for (AtInstant& instant : instants_) {
-      const PlannedTape* plan = instant.best(budget);
+    Seconds bound;
+    for (std::size_t k = 0; k < ops_.size(); ++k) {
+      if (best != nullptr && (!budget || best->makespan <= (1 + model_tolerance) * bound)) break;
+      const PlannedTape* plan = instant(k).best(budget);
+      if (budget) bound = std::max(bound, instant(k).bound(*budget));
       if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
     }
     if (budget && few_) {
@@ -304,10 +307,8 @@ class Snapshot {
     }
     if (best == nullptr) return Infeasible{why_none(*budget), least()};
     PlannedTape plan = *best;
-    if (budget && !(repeats_ && instants_.front().copies)) {
-      Seconds bound;
-      if (few_) bound = few_->bound(*budget);
-      for (AtInstant& instant : instants_) bound = std::max(bound, instant.bound(*budget));
+    if (budget && !(task_.problem.micro_batches > 1 && instant(0).copies)) {
+      if (few_) bound = std::max(bound, few_->bound(*budget));
       plan.gap = relative_gap(plan.makespan, bound, few_ ? 2 * model_tolerance : sum_tolerance);
     }
     return plan;
@@ -315,28 +316,43 @@ class Snapshot {
 
   std::vector<Bytes> budgets() {
     std::vector<Bytes> budgets;
-    for (AtInstant& instant : instants_) std::ranges::copy(instant.budgets(), std::back_inserter(budgets));
+    for (std::size_t k = 0; k < ops_.size(); ++k) {
+      std::ranges::copy(instant(k).budgets(), std::back_inserter(budgets));
+    }
     std::ranges::sort(budgets);
     return budgets;
   }
 
  private:
-  std::string why_none(Bytes budget) const {
-    const LowerBounds bounds = lower_bounds(problem_, 1);
-    if (budget >= bounds.memory || !bounds.memory_by) return "no plan was found that needs less";
-    return fmt::format("while '{}' runs, {} B must be there", problem_.graph[*bounds.memory_by].name,
+  std::string why_none(Bytes budget) {
+    const LowerBounds bounds = lower_bounds(task_.problem, 1);
+    if (budget >= bounds.memory || !bounds.memory_by) {
+      if (const std::optional<OpId> op = instant(0).plans.stuck()) {
+        return fmt::format("the inputs of '{}' cannot be made again: later ops overwrite them",
+                           task_.problem.graph[*op].name);
+      }
+      return "no plan was found that needs less";
+    }
+    return fmt::format("while '{}' runs, {} B must be there", task_.problem.graph[*bounds.memory_by].name,
                        bounds.memory.count);
   }
 
   Bytes least() {
-    Bytes least = instants_.front().least();
-    for (AtInstant& instant : instants_) least = std::min(least, instant.least());
+    Bytes least = instant(0).least();
+    for (std::size_t k = 1; k < ops_.size(); ++k) least = std::min(least, instant(k).least());
     if (few_ && few_->least()) least = std::min(least, *few_->least());
     return least;
   }
 
-  const Problem& problem_;
-  bool repeats_;
+  /// Made when it is first asked for.
+  AtInstant& instant(std::size_t k) {
+    while (instants_.size() <= k) instants_.emplace_back(task_, options_, ops_[instants_.size()]);
+    return instants_[k];
+  }
+
+  const PartTask& task_;
+  SnapshotOptions options_;
+  std::vector<std::uint32_t> ops_;  // instants
   std::unique_ptr<FewValues> few_;
   std::deque<AtInstant> instants_;  // where they stand they stay: copies refer to plans
 };

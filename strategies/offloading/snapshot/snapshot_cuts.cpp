@@ -59,7 +59,7 @@ Seconds SnapshotFront::bound(Bytes budget) const {
 }
 
 KeptBytes::KeptBytes(const OpModel& model, std::uint32_t instant)
-    : model_(model),
+    : model_(&model),
       instant_(instant),
       again_(model.ops.size(), false),
       counted_(model.values.size(), false),
@@ -74,25 +74,25 @@ KeptBytes::KeptBytes(const OpModel& model, std::uint32_t instant)
 }
 
 void KeptBytes::recount(std::uint32_t v) {
-  const ModelValue& value = model_.values[v];
+  const ModelValue& value = model_->values[v];
   const bool made_later = value.maker && (*value.maker >= instant_ || again_[*value.maker]);
   const bool is_kept = readers_[v] > 0 && !made_later && !free_[value.storage];
   if (is_kept == counted_[v]) return;
   counted_[v] = is_kept;
   std::uint32_t& of_storage = in_storage_[value.storage];
-  if (is_kept && of_storage++ == 0) kept_ += model_.storages[value.storage];
-  if (!is_kept && --of_storage == 0) kept_ -= model_.storages[value.storage];
+  if (is_kept && of_storage++ == 0) kept_ += model_->storages[value.storage];
+  if (!is_kept && --of_storage == 0) kept_ -= model_->storages[value.storage];
 }
 
 void KeptBytes::set(std::uint32_t op, bool again) {
   if (again_[op] == again) return;
   again_[op] = again;
-  seconds_ += (again ? 1 : -1) * seconds_again(model_.ops[op]);
-  for (const std::uint32_t v : model_.ops[op].reads) {
+  seconds_ += (again ? 1 : -1) * seconds_again(model_->ops[op]);
+  for (const std::uint32_t v : model_->ops[op].reads) {
     readers_[v] += again ? 1 : -1;
     recount(v);
   }
-  for (const std::uint32_t v : model_.ops[op].ways.front().makes) recount(v);
+  for (const std::uint32_t v : model_->ops[op].ways.front().makes) recount(v);
 }
 
 void KeptBytes::set_all(const Again& again) {

@@ -56,7 +56,7 @@ class KeptBytes {
  private:
   void recount(std::uint32_t value);
 
-  const OpModel& model_;
+  const OpModel* model_;
   std::uint32_t instant_;
   Again again_;
   std::vector<bool> counted_, free_;                 // by value: it is kept; by storage: the op of the instant uses it

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -10,8 +11,22 @@
 #include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
 #include "strategies/offloading/snapshot/sequence_memory.h"
+#include "strategies/offloading/snapshot/trade_pieces.h"
 
 namespace plimsoll {
+
+namespace {
+
+/// 1, 2.5 or 5 times a power of ten, at least that.
+std::int64_t round_step(std::int64_t least) {
+  std::int64_t step = 1;
+  while (10 * step < least) step *= 10;
+  if (step >= least) return step;
+  if (step >= 10 && step / 10 * 25 >= least) return step / 10 * 25;
+  return 5 * step >= least ? 5 * step : 10 * step;
+}
+
+}  // namespace
 
 std::vector<std::uint32_t> snapshot_instants(const PartTask& task) {
   const OpModel model = op_model(task);
@@ -35,6 +50,12 @@ SnapshotPlans::SnapshotPlans(const PartTask& task, std::uint32_t instant, std::i
   find_levels();
 }
 
+double SnapshotPlans::seconds_of(const std::vector<std::uint32_t>& part) const {
+  double sum = 0;
+  for (const std::uint32_t o : part) sum += seconds_again(model_.ops[o]);
+  return sum;
+}
+
 /// Ops that the first runs again and the second does not, in pieces that have nothing to do with each other, longest
 /// first.
 std::vector<std::vector<std::uint32_t>> SnapshotPlans::parts_of(const Again& less, const Again& more) const {
@@ -56,30 +77,70 @@ std::vector<std::vector<std::uint32_t>> SnapshotPlans::parts_of(const Again& les
     if (is_in(o)) parts[root_of(o)].push_back(o);
   }
   std::erase_if(parts, [](const auto& part) { return part.empty(); });
-  const auto seconds = [&](const std::vector<std::uint32_t>& part) {
-    double sum = 0;
-    for (const std::uint32_t o : part) sum += seconds_again(model_.ops[o]);
-    return sum;
-  };
-  std::ranges::stable_sort(parts, [&](const auto& a, const auto& b) { return seconds(a) > seconds(b); });
+  std::ranges::stable_sort(parts, [&](const auto& a, const auto& b) { return seconds_of(a) > seconds_of(b); });
   return parts;
 }
 
-Again SnapshotPlans::again_within(Bytes kept) {
+/// The order in which pieces are kept: the longest first; or, for pieces that run again in groups, the latest and then
+/// the last of each group before the others, since what the backward reads first has the least room to be made again.
+std::vector<std::size_t> SnapshotPlans::order_of(const std::vector<std::vector<std::uint32_t>>& parts,
+                                                 std::size_t group) const {
+  std::vector<std::size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (group == 0) return order;
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return parts[a].back() > parts[b].back(); });
+  std::vector<bool> first(parts.size(), false);
+  for (std::size_t at = 0; at < order.size(); ++at) first[order[at]] = at == 0 || (order.size() - at) % group == 0;
+  std::ranges::stable_partition(order, [&](std::size_t k) { return first[k]; });
+  return order;
+}
+
+/// Pieces of the next trades that there is room for are kept, in that order.
+void SnapshotPlans::keep_pieces(KeptBytes& now, Bytes kept, std::size_t bend, std::size_t group) const {
+  for (std::size_t k = bend; k < parts_.size(); ++k) {
+    for (const std::size_t each : order_of(parts_[k], group)) keep_piece(now, kept, parts_[k][each]);
+  }
+}
+
+void SnapshotPlans::keep_piece(KeptBytes& now, Bytes kept, const std::vector<std::uint32_t>& piece) const {
+  if (!std::ranges::all_of(piece, [&](std::uint32_t o) { return now.again()[o]; })) return;
+  for (const std::uint32_t o : piece) now.set(o, false);
+  if (now.kept() <= kept) return;
+  for (const std::uint32_t o : piece) now.set(o, true);
+}
+
+/// Of the pieces of so many trades from that one on those of the most seconds that there is room for.
+void SnapshotPlans::keep_worthiest(KeptBytes& now, Bytes kept, std::size_t bend, std::size_t trades) const {
+  std::vector<const std::vector<std::uint32_t>*> pieces;
+  for (std::size_t k = bend; k < std::min(bend + trades, parts_.size()); ++k) {
+    for (const std::vector<std::uint32_t>& piece : parts_[k]) pieces.push_back(&piece);
+  }
+  std::vector<PieceWorth> worth;
+  for (const std::vector<std::uint32_t>* piece : pieces) {
+    const Bytes before = now.kept();
+    for (const std::uint32_t o : *piece) now.set(o, false);
+    worth.push_back({(now.kept() - before).count, seconds_of(*piece)});
+    for (const std::uint32_t o : *piece) now.set(o, true);
+  }
+  for (const std::size_t k : worthiest(worth, (kept - now.kept()).count)) keep_piece(now, kept, *pieces[k]);
+}
+
+Again SnapshotPlans::again_within(Bytes kept, std::size_t group) const {
   const std::vector<SnapshotBend>& bends = front_.bends();
   const auto above = std::ranges::upper_bound(bends, kept, {}, &SnapshotBend::kept);
   const std::size_t bend = above == bends.begin() ? 0 : static_cast<std::size_t>(above - bends.begin()) - 1;
-  KeptBytes now(model_, instant_);
-  now.set_all(bends[bend].again);
-  for (std::size_t k = bend; k < parts_.size(); ++k) {
-    for (const std::vector<std::uint32_t>& part : parts_[k]) {
-      if (!std::ranges::all_of(part, [&](std::uint32_t o) { return now.again()[o]; })) continue;
-      for (const std::uint32_t o : part) now.set(o, false);
-      if (now.kept() <= kept) continue;
-      for (const std::uint32_t o : part) now.set(o, true);
-    }
+  KeptBytes least(model_, instant_);
+  least.set_all(bends[bend].again);
+  KeptBytes best = least;
+  keep_pieces(best, kept, bend, group);
+  if (group > 0) return best.again();
+  for (const std::size_t trades : {1, 2, 3}) {
+    KeptBytes now = least;
+    keep_worthiest(now, kept, bend, trades);
+    keep_pieces(now, kept, bend, group);
+    if (now.seconds() < best.seconds()) best = std::move(now);
   }
-  return now.again();
+  return best.again();
 }
 
 std::optional<OpSequence> SnapshotPlans::sequence_of(const Again& again) const {
@@ -91,40 +152,57 @@ std::optional<OpSequence> SnapshotPlans::sequence_of(const Again& again) const {
   return recompute_order_at(model_, evicted, instant_);
 }
 
-/// Makes more values anew until all fits, as long as that helps.
-std::optional<OpSequence> SnapshotPlans::repaired(OpSequence sequence, Bytes budget) const {
-  constexpr int patience = 6;
-  std::optional<double> least;
-  for (int waited = 0; waited < patience; ++waited) {
+/// Decides anew what is kept where memory is above the budget, from the first such place on. Nothing, too, where that
+/// takes longer than `most`.
+std::optional<OpSequence> SnapshotPlans::repaired(OpSequence sequence, Bytes budget, double share, Seconds most) const {
+  constexpr int most_cuts = 64;
+  for (int k = 0; k < most_cuts; ++k) {
     const SequenceMemory memory(model_, sequence);
-    if (memory.peak() <= budget) return sequence;
-    const double above = memory.above(budget);
-    if (!least || above < *least) {
-      least = above;
-      waited = 0;
-    }
-    std::optional<OpSequence> changed = memory.evicted(budget);
+    const std::optional<std::size_t> full = memory.fullest_above(budget);
+    if (!full) return sequence;
+    if (memory.seconds() > most) return std::nullopt;
+    std::optional<OpSequence> changed = memory.cut_at(*full, budget, share);
     if (!changed) return std::nullopt;
     sequence = *std::move(changed);
   }
   return std::nullopt;
 }
 
-std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) {
-  constexpr std::array shares{1.0, 0.96, 0.9, 0.8, 0.6};
+std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) const {
+  struct Start {
+    std::size_t group;
+    double part;  // of the room at the instant
+  };
+  constexpr std::array<Start, 12> starts{
+      {{0, 1}, {2, 1}, {3, 1}, {4, 1}, {6, 1}, {8, 1}, {12, 1}, {16, 1}, {0, 0.96}, {0, 0.9}, {0, 0.8}, {0, 0.6}}};
   std::optional<SequencedTape> best;
-  for (const double share : shares) {
-    const double room = share * static_cast<double>((budget - beside_).count);
-    const std::optional<OpSequence> made = sequence_of(again_within(Bytes{static_cast<std::int64_t>(room)}));
+  std::vector<Again> tried;
+  int worse = 0;
+  for (const auto& [group, part] : starts) {
+    if (part < 1 && !is_small()) break;
+    const double room = part * static_cast<double>((budget - beside_).count);
+    Again again = again_within(Bytes{static_cast<std::int64_t>(room)}, group);
+    if (std::ranges::find(tried, again) != tried.end()) continue;
+    const std::optional<OpSequence> made = sequence_of(again);
+    tried.push_back(std::move(again));
     if (!made) continue;
-    keep_faster(best, fitting(*made, budget));
-    if (SequenceMemory(model_, *made).peak() <= budget) break;
+    const bool fits = SequenceMemory(model_, *made).peak() <= budget;
+    const Seconds most = best ? 1.03 * best->makespan : Seconds{std::numeric_limits<double>::infinity()};
+    std::optional<SequencedTape> plan = fitting(*made, budget, most);
+    if (!plan) continue;
+    const bool is_better = !best || plan->makespan < best->makespan;
+    worse = is_better ? 0 : worse + 1;
+    if (is_better) best = std::move(plan);
+    if ((fits && part == 1) || (worse == 3 && !is_small())) break;
   }
   return best;
 }
 
-std::optional<SequencedTape> SnapshotPlans::fitting(const OpSequence& sequence, Bytes budget) const {
-  const std::optional<OpSequence> fits = repaired(sequence, budget);
+std::optional<SequencedTape> SnapshotPlans::fitting(const OpSequence& sequence, Bytes budget, Seconds most) const {
+  std::optional<OpSequence> fits;
+  for (const double share : {1.0, 0.8, 0.6}) {
+    if (!fits) fits = repaired(sequence, budget, share, most);
+  }
   if (!fits) return std::nullopt;
   SequenceMemory memory(model_, *fits);
   memory.leave_out(budget);
@@ -157,43 +235,62 @@ const SequencedTape* SnapshotPlans::at_level(std::size_t level) {
   return at->second ? &*at->second : nullptr;
 }
 
-/// Down to the first level for which no plan is found.
 Bytes SnapshotPlans::least() {
-  if (smallest_ != nullptr) return smallest_->peak;
-  smallest_ = &plain_;
-  for (std::size_t level = std::min(fitting_ + 1, levels_.size()); level-- > 0;) {
-    const SequencedTape* less = at_level(level);
-    if (less == nullptr) break;
-    if (less->peak < smallest_->peak) smallest_ = less;
+  Bytes least = plain_.peak;
+  for (std::size_t level = 0; level < levels_.size(); ++level) {
+    const SequencedTape* plan = at_level(level);
+    if (plan == nullptr) continue;
+    least = std::min(least, is_small() ? plan->peak : levels_[level]);
+    if (!is_small() || levels_[level] >= fits_from_) break;
   }
-  return smallest_->peak;
+  return least;
 }
 
 const SequencedTape* SnapshotPlans::best(std::optional<Bytes> budget) {
   if (!budget || *budget >= plain_.peak) return &plain_;
-  const bool fits = fitting_ < levels_.size() && *budget >= levels_[fitting_];
-  if (!fits && *budget < least()) return nullptr;
   const SequencedTape* best = nullptr;
-  const auto end = std::ranges::upper_bound(levels_, *budget);
-  for (auto level = static_cast<std::size_t>(end - levels_.begin()); level-- > 0;) {
-    const Bytes memory = levels_[level];
-    if (best != nullptr && front_.bound(memory) >= best->makespan) break;
-    if (!fits && memory < smallest_->peak) break;
+  const auto end = std::ranges::upper_bound(levels_, *budget) - levels_.begin();
+  for (auto level = static_cast<std::size_t>(end); level-- > 0;) {
+    if (best != nullptr && front_.bound(levels_[level]) >= best->makespan) break;
     const SequencedTape* plan = at_level(level);
     if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
   }
-  if (!fits && (best == nullptr || smallest_->makespan < best->makespan)) best = smallest_;
+  // Plans of levels above may fit, too.
+  for (auto level = static_cast<std::size_t>(end); is_small() && level < levels_.size(); ++level) {
+    if (levels_[level] > fits_from_) break;
+    const SequencedTape* plan = at_level(level);
+    if (plan == nullptr || plan->peak > *budget) continue;
+    if (best == nullptr || plan->makespan < best->makespan) best = plan;
+  }
   return best;
+}
+
+/// Of the ops that run again in the smallest plan's cut the first with which there is no order.
+std::optional<OpId> SnapshotPlans::stuck() const {
+  const Again& all = front_.bends().front().again;
+  if (sequence_of(all)) return std::nullopt;
+  std::size_t low = 0, high = all.size();
+  while (high - low > 1) {
+    const std::size_t middle = low + (high - low) / 2;
+    Again some(all);
+    std::fill(some.begin() + static_cast<std::ptrdiff_t>(middle), some.end(), false);
+    (sequence_of(some) ? low : high) = middle;
+  }
+  return model_.ops[high - 1].id;
 }
 
 std::vector<Bytes> SnapshotPlans::budgets() {
   constexpr std::size_t few = 500;
   FrontOf<std::size_t> front;
   front.add(plain_.peak, plain_.makespan, 0);
+  const bool is_large = levels_.size() > few && model_.ops.size() > few;
   for (const SnapshotBend& bend : front_.bends()) {
+    if (is_large && beside_ + bend.kept < fits_from_) continue;
     if (const SequencedTape* plan = best(beside_ + bend.kept)) front.add(plan->peak, plan->makespan, 0);
   }
-  front.add(least(), best(least())->makespan, 0);
+  if (is_large) return front.budgets();
+  const SequencedTape* smallest = best(least());
+  front.add(smallest->peak, smallest->makespan, 0);
   if (levels_.size() > few) return front.budgets();
   for (const Bytes level : levels_) {
     if (const SequencedTape* plan = best(level)) front.add(plan->peak, plan->makespan, 0);
@@ -203,7 +300,8 @@ std::vector<Bytes> SnapshotPlans::budgets() {
 
 /// Close to each other where every trade of the front is a plan as it is; few below, where plans are repaired.
 void SnapshotPlans::find_levels() {
-  const auto fine = static_cast<std::uint32_t>(192 * effort_), coarse = static_cast<std::uint32_t>(12 * effort_);
+  const auto fine = static_cast<std::uint32_t>(192 * effort_),
+             coarse = static_cast<std::uint32_t>((is_small() ? 30 : 20) * effort_);
   const std::vector<SnapshotBend>& bends = front_.bends();
   const auto level_of = [&](const SnapshotBend& bend) { return beside_ + bend.kept; };
   const auto is_plan = [&](const SnapshotBend& bend) {
@@ -217,13 +315,22 @@ void SnapshotPlans::find_levels() {
     const std::vector<Bytes> between = budgets_between(from, to, count);
     levels_.insert(levels_.end(), between.begin(), between.end());
   };
-  const Bytes plans_from = lowest == bends.end() ? plain_.peak : level_of(*lowest);
-  add(level_of(bends.front()), plans_from, coarse);
-  fitting_ = levels_.size();
+  fits_from_ = lowest == bends.end() ? plain_.peak : level_of(*lowest);
+  const std::int64_t step = round_step((fits_from_ - level_of(bends.front())).count / coarse + 1);
+  for (std::int64_t k = level_of(bends.front()).count / step; Bytes{k * step} < fits_from_; ++k) {
+    levels_.push_back(std::max(Bytes{k * step}, level_of(bends.front())));
+  }
   for (auto bend = lowest; bend != bends.end() && std::next(bend) != bends.end(); ++bend) {
     add(level_of(*bend), level_of(*std::next(bend)), fine);
   }
   if (lowest != bends.end()) levels_.push_back(level_of(bends.back()));
+  constexpr std::int64_t apart = 2000;  // of plain training's memory
+  const std::int64_t round = round_step(plain_.peak.count / apart + 1);
+  for (std::int64_t k = fits_from_.count / round + 1; Bytes{k * round} < plain_.peak; ++k) {
+    levels_.push_back(Bytes{k * round});
+  }
+  std::ranges::sort(levels_);
+  levels_.erase(std::ranges::unique(levels_).begin(), levels_.end());
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 // Plans of recomputation that an instant's cuts lead to: what runs again, as a sequence that fits a budget.
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -24,21 +25,24 @@ class SnapshotPlans {
   const OpModel& model() const { return model_; }
 
   /// What runs again where the instant may keep so many bytes: that of the nearest best trade that keeps no more, less
-  /// what else there is room for.
-  Again again_within(Bytes kept);
+  /// what else there is room for. With groups of so many pieces, 0 being none, pieces that are not kept lie apart.
+  Again again_within(Bytes kept, std::size_t group = 0) const;
   /// Runs it, each op right before what first needs it. Nothing where ops that overwrite each other's inputs stand
   /// against that.
   std::optional<OpSequence> sequence_of(const Again&) const;
 
   /// What is left of it within so much memory: more values are made anew until it fits, and repeated runs that it does
-  /// not need are left out. Nothing where it does not come to fit.
-  std::optional<SequencedTape> fitting(const OpSequence&, Bytes budget) const;
+  /// not need are left out. Nothing where it does not come to fit, or takes longer than `most` on the way.
+  std::optional<SequencedTape> fitting(const OpSequence&, Bytes budget,
+                                       Seconds most = Seconds{std::numeric_limits<double>::infinity()}) const;
 
   /// The fastest of the plans for all levels of memory up to the budget; null where none fits. So more memory is never
   /// slower.
   const SequencedTape* best(std::optional<Bytes> budget);
   /// The least budget for which there is a plan.
   Bytes least();
+  /// An op that would have to run again and whose inputs cannot be made again, since later ops overwrite them.
+  std::optional<OpId> stuck() const;
   /// What no schedule without copies can beat.
   Seconds bound(Bytes budget) const { return front_.bound(budget); }
   std::uint32_t instant() const { return instant_; }
@@ -52,16 +56,22 @@ class SnapshotPlans {
   /// Of one micro-batch where these run again.
   Seconds work_with(const Again&) const;
 
-  /// At which the best plan changes, or, of a large part, the bends of the bound.
+  /// At which the best plan changes, or, of a large part, the bends of the bound that are plans as they are.
   std::vector<Bytes> budgets();
 
  private:
   /// The fastest found within so much memory.
-  std::optional<SequencedTape> within(Bytes budget);
+  std::optional<SequencedTape> within(Bytes budget) const;
   const SequencedTape* at_level(std::size_t level);
   SequencedTape plan_of(const OpSequence&) const;
-  std::optional<OpSequence> repaired(OpSequence, Bytes budget) const;
+  std::optional<OpSequence> repaired(OpSequence, Bytes budget, double share, Seconds most) const;
   std::vector<std::vector<std::uint32_t>> parts_of(const Again& less, const Again& more) const;
+  double seconds_of(const std::vector<std::uint32_t>& part) const;
+  std::vector<std::size_t> order_of(const std::vector<std::vector<std::uint32_t>>& parts, std::size_t group) const;
+  void keep_pieces(KeptBytes&, Bytes kept, std::size_t bend, std::size_t group) const;
+  void keep_piece(KeptBytes&, Bytes kept, const std::vector<std::uint32_t>& piece) const;
+  void keep_worthiest(KeptBytes&, Bytes kept, std::size_t bend, std::size_t trades) const;
+  bool is_small() const { return model_.ops.size() <= 1000; }  // it takes more tries
   void find_levels();
 
   const PartTask& task_;
@@ -70,12 +80,10 @@ class SnapshotPlans {
   std::uint32_t instant_;
   SnapshotFront front_;
   std::vector<std::vector<std::vector<std::uint32_t>>> parts_;  // by bend: what it runs again and the next does not
-  Bytes beside_;
+  Bytes beside_, fits_from_;   // from there on trades of the front are plans as they are
   std::vector<Bytes> levels_;  // of memory, ascending
-  std::size_t fitting_ = 0;    // the first level from which on bends are plans as they are
   std::map<std::size_t, std::optional<SequencedTape>> planned_;  // by level
   SequencedTape plain_;
-  const SequencedTape* smallest_ = nullptr;
 };
 
 }  // namespace plimsoll

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "sim/measure/lower_bounds.h"
 #include "strategies/compose/plan.h"
@@ -11,6 +14,7 @@
 #include "strategies/offloading/snapshot/sequence_memory.h"
 #include "strategies/offloading/snapshot/snapshot_cuts.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
+#include "strategies/offloading/snapshot/trade_pieces.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -58,7 +62,7 @@ OpSequence with_repeats(const PartTask& task, const OpModel& model, Random& rand
 }
 
 TEST_CASE("the memory of a sequence is its tape's, also when runs are left out of it", "[snapshot][property]") {
-  std::size_t shorter = 0;
+  std::size_t shorter = 0, cuts = 0;
   for (const RandomCase seed : random_cases(1, 300)) {
     CAPTURE(seed);
     Random random(seed);
@@ -77,11 +81,15 @@ TEST_CASE("the memory of a sequence is its tape's, also when runs are left out o
     CHECK(after.peak <= budget);
     CHECK(after.makespan <= before.makespan);
     shorter += memory.sequence().size() < sequence.size() ? 1 : 0;
-    if (const std::optional<OpSequence> less = SequenceMemory(model, sequence).evicted(before.peak - Bytes{1})) {
-      CHECK(SequenceMemory(model, *less).peak() == planned_ops(task, *less).peak);
+    const SequenceMemory all(model, sequence);
+    const Bytes less = before.peak - Bytes{1};
+    if (const auto changed = all.cut_at(all.fullest_above(less).value(), less)) {
+      CHECK(SequenceMemory(model, *changed).peak() == planned_ops(task, *changed).peak);
+      ++cuts;
     }
   }
   CHECK(shorter > 20);
+  CHECK(cuts > 20);
 }
 
 TEST_CASE("a range's maximum is that of numbers added one by one", "[snapshot][property]") {
@@ -133,6 +141,126 @@ TEST_CASE("snapshot names the op that alone needs more than the budget", "[snaps
   CHECK(none.reason.find(std::to_string(bounds.memory.count) + " B") != std::string::npos);
   REQUIRE(none.smallest);
   CHECK(*none.smallest >= bounds.memory);
+}
+
+TEST_CASE("of pieces those of the most seconds within the room are taken", "[snapshot][property]") {
+  for (const RandomCase seed : random_cases(1, 100)) {
+    Random random(seed);
+    std::vector<PieceWorth> pieces(random.between(0, 8));
+    for (PieceWorth& piece : pieces) {
+      piece = {static_cast<std::int64_t>(random.between(0, 40)) - 2, static_cast<double>(random.between(1, 20))};
+    }
+    const std::int64_t room = random.between(0, 100);
+    const auto sum_of = [&](std::uint32_t set) {
+      PieceWorth sum;
+      for (std::size_t k = 0; k < pieces.size(); ++k) {
+        if ((set >> k & 1) == 0) continue;
+        sum.bytes += pieces[k].bytes;
+        sum.seconds += pieces[k].seconds;
+      }
+      return sum;
+    };
+    double most = 0;
+    for (std::uint32_t set = 0; set < 1U << pieces.size(); ++set) {
+      if (sum_of(set).bytes <= room) most = std::max(most, sum_of(set).seconds);
+    }
+    std::uint32_t taken = 0;
+    for (const std::size_t k : worthiest(pieces, room)) taken |= 1U << k;
+    CAPTURE(seed);
+    CHECK(sum_of(taken).bytes <= room);
+    CHECK(sum_of(taken).seconds == most);
+  }
+}
+
+TEST_CASE("with more memory snapshot is never slower, and never without a plan where it had one",
+          "[snapshot][property]") {
+  for (const std::string_view spec : {"snapshot(offload=no)", "snapshot"}) {
+    const std::vector<Pass> passes = parse_spec(std::string(spec), "test");
+    for (const RandomCase seed : fewer_cases(1, 60)) {
+      Random random(seed);
+      const Problem problem = problem_of(random_graph(seed, random.between(4, 12)),
+                                         gpus({.to_host = BytesPerSecond{static_cast<double>(random.between(1, 9))}}));
+      const std::int64_t least = lower_bounds(problem, 1).memory.count;
+      const std::int64_t most = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), std::nullopt)).peak.count;
+      std::vector<std::optional<Bytes>> budgets;
+      for (std::int64_t k = 0; k <= 20; ++k) budgets.push_back(Bytes{least + (most - least) * k / 20});
+      std::optional<Seconds> before;
+      for (const PlanOutcome& outcome : plan(problem, passes, budgets)) {
+        const Plan* made = std::get_if<Plan>(&outcome);
+        CAPTURE(seed, spec);
+        if (before) {
+          REQUIRE(made != nullptr);
+          CHECK(made->makespan <= *before);
+        }
+        if (made != nullptr) before = made->makespan;
+      }
+      CHECK(before);
+    }
+  }
+}
+
+/// How often the plan runs the op that it runs most often.
+std::size_t most_runs(const OpSequence& sequence) {
+  std::map<std::uint32_t, std::size_t> runs;
+  std::size_t most = 0;
+  for (const OpRun& run : sequence) most = std::max(most, ++runs[run.op.index]);
+  return most;
+}
+
+TEST_CASE("where even inputs of layers do not fit snapshot runs ops more than twice", "[snapshot]") {
+  const Problem problem = problem_of(even_chain(40), gpus({}));
+  const Partition partition = one_device(problem.graph, 1, 1);
+  const PartTask task{problem, partition, PartId{0}, 1};
+  SnapshotPlans plans(task, snapshot_instants(task).front(), 1);
+  const std::vector<Pass> rotor = parse_spec("rotor", "test");
+  std::size_t most = 0, found = 0;
+  for (std::int64_t bytes = 80; bytes <= 300; bytes += 20) {
+    const SequencedTape* made = plans.best(Bytes{bytes});
+    if (made == nullptr) continue;
+    ++found;
+    CAPTURE(bytes);
+    CHECK(made->peak <= Bytes{bytes});
+    CHECK(made->makespan.value * (1 + 1e-9) >= std::get<Plan>(plan(problem, rotor, Bytes{bytes})).makespan.value);
+    most = std::max(most, most_runs(made->sequence));
+  }
+  CHECK(found >= 8);
+  CHECK(most > 2);
+}
+
+/// A large value of the forward is made again for the backward only by an op whose input was overwritten in place by
+/// one that runs once, and what that made is read, too.
+Graph overwritten_input() {
+  Graph graph;
+  graph.name = "overwritten";
+  const auto tensor = [&](TensorKind kind, std::int64_t bytes, std::optional<TensorId> over = {}) {
+    const StorageId storage = over ? graph[*over].storage : id_at<StorageId>(graph.storages++);
+    graph.tensors.push_back({.name = "t", .kind = kind, .bytes = Bytes{bytes}, .storage = storage});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const TensorId x = tensor(TensorKind::activation, 10), large = tensor(TensorKind::activation, 100),
+                 y = tensor(TensorKind::activation, 10, x), small = tensor(TensorKind::activation, 1),
+                 loss = tensor(TensorKind::gradient, 1), end = tensor(TensorKind::gradient, 1);
+  const auto op = [&](const char* name, Phase phase, std::vector<TensorId> reads, TensorId makes) -> Op& {
+    graph.ops.push_back(
+        {.name = name, .phase = phase, .duration = Seconds{1}, .inputs = std::move(reads), .outputs = {makes}});
+    return graph.ops.back();
+  };
+  op("first", Phase::forward, {}, x);
+  op("widens", Phase::forward, {x}, large);
+  Op& overwrites = op("overwrites", Phase::forward, {x}, y);
+  overwrites.mutates = {x};
+  overwrites.recomputable = false;
+  op("joins", Phase::forward, {large, y}, small);
+  op("loss", Phase::backward, {small}, loss).workspace = Bytes{100};
+  op("last", Phase::backward, {loss, large, y}, end);
+  return graph;
+}
+
+TEST_CASE("snapshot names the op whose inputs cannot be made again", "[snapshot]") {
+  const Problem problem = problem_of(overwritten_input(), gpus({}));
+  const Infeasible none = std::get<Infeasible>(plan(problem, parse_spec("snapshot(offload=no)", "test"), Bytes{130}));
+  CHECK(none.reason.find("the inputs of 'widens' cannot be made again: later ops overwrite them") != std::string::npos);
+  CHECK(none.smallest);
 }
 
 }  // namespace
