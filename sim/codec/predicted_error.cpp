@@ -272,22 +272,35 @@ Approximation reaching(const Graph& graph, const Op& op, TensorId value, TensorI
   return depends_on(graph, op, value, output) ? passed_on(graph, op, value, output, as) : Approximation{};
 }
 
+Approximation packed_as(Codec codec, const Tensor& tensor, const std::vector<bool>& rectified) {
+  if (codec.parts > 0) codec.group = static_cast<std::uint32_t>(std::ceil(numbers_of(tensor) / codec.parts));
+  return packed_by(codec, rectified[tensor.storage.index] ? Noise::rectified : Noise::normal);
+}
+
+/// Those that hold what a ReLU makes.
+std::vector<bool> rectified_storages(const Graph& graph) {
+  std::vector<bool> rectified(graph.storages, false);
+  for (const Op& op : graph.ops) {
+    const bool is_relu =
+        op.phase == Phase::forward && is_one_of(nearest_kind(op.kind), OpKind::relu, OpKind::relu_in_place);
+    for (const TensorId t : op.outputs) {
+      if (is_relu) rectified[graph[t].storage.index] = true;
+    }
+    for (const InputUse& each : op.uses) {  // of a stage
+      if (each.use.by == SavedBy::relu && each.use.is_result) rectified[graph[each.tensor].storage.index] = true;
+    }
+  }
+  return rectified;
+}
+
 class ErrorWalk {
  public:
   ErrorWalk(const Schedule& schedule, const Graph& graph)
-      : schedule_(schedule), graph_(graph), held_(schedule.buffers.size()), sums_(held_.size(), 0) {
-    rectified_.assign(graph.storages, false);
-    for (const Op& op : graph.ops) {
-      const bool is_relu =
-          op.phase == Phase::forward && is_one_of(nearest_kind(op.kind), OpKind::relu, OpKind::relu_in_place);
-      for (const TensorId t : op.outputs) {
-        if (is_relu) rectified_[graph[t].storage.index] = true;
-      }
-      for (const InputUse& each : op.uses) {  // of a stage
-        if (each.use.by == SavedBy::relu && each.use.is_result) rectified_[graph[each.tensor].storage.index] = true;
-      }
-    }
-  }
+      : schedule_(schedule),
+        graph_(graph),
+        held_(schedule.buffers.size()),
+        sums_(held_.size(), 0),
+        rectified_(rectified_storages(graph)) {}
 
   void step(const Step& step) {
     if (step.op != no_op && !step.work.is_transfer()) return compute(step);
@@ -313,10 +326,7 @@ class ErrorWalk {
     Approximation held = held_[from.index];
     const Tensor& tensor = graph_[schedule_[to].tensor];
     if (schedule_[to].is_packed() && !schedule_[from].is_packed()) {
-      const bool rectified = rectified_[tensor.storage.index];
-      Codec codec = schedule_.codecs[schedule_[to].codec.index];
-      if (codec.parts > 0) codec.group = static_cast<std::uint32_t>(std::ceil(numbers_of(tensor) / codec.parts));
-      held = held * packed_by(codec, rectified ? Noise::rectified : Noise::normal);
+      held = held * packed_as(schedule_.codecs[schedule_[to].codec.index], tensor, rectified_);
     }
     fill(to, held, is_there);
   }
@@ -415,7 +425,8 @@ PredictedErrors predicted_errors(const Schedule& schedule, const Graph& graph) {
 }
 
 /// Backwards: a gradient's share is what it adds to those that are made of it.
-ErrorShares::ErrorShares(const Graph& graph) : graph_(graph), share_(graph.tensors.size(), 0) {
+ErrorShares::ErrorShares(const Graph& graph)
+    : graph_(graph), rectified_(rectified_storages(graph)), share_(graph.tensors.size(), 0) {
   double all = 0;
   std::vector<double> makers(graph.tensors.size(), 0);
   for (const Tensor& tensor : graph.tensors) {
@@ -425,7 +436,7 @@ ErrorShares::ErrorShares(const Graph& graph) : graph_(graph), share_(graph.tenso
     for (const TensorId t : op.outputs) ++makers[t.index];
   }
   for (std::size_t t = 0; t < share_.size(); ++t) {
-    if (graph.tensors[t].kind != TensorKind::parameter_gradient || makers[t] == 0) continue;
+    if (graph.tensors[t].kind != TensorKind::parameter_gradient || makers[t] == 0 || all == 0) continue;
     share_[t] = static_cast<double>(graph.tensors[t].bytes.count) / all / makers[t];
   }
   for (std::size_t o = graph.ops.size(); o-- > 0;) {
@@ -443,12 +454,40 @@ ErrorShares::ErrorShares(const Graph& graph) : graph_(graph), share_(graph.tenso
   }
 }
 
-double ErrorShares::of(OpId op, TensorId value, double square) const {
+double ErrorShares::of(OpId op, TensorId value, double square, const std::optional<Codec>& beside) const {
   double sum = 0;
   for (const TensorId made : graph_[op].outputs) {
-    sum += share_[made.index] * reaching(graph_, graph_[op], value, made, with_noise(square)).square();
+    sum += share_[made.index] * reaching(graph_, graph_[op], value, made, with_noise(square), beside).square();
   }
   return sum;
+}
+
+bool ErrorShares::adds_up(OpId op, TensorId value, double square, const std::optional<Codec>& beside) const {
+  return std::ranges::all_of(graph_[op].outputs, [&](TensorId made) {
+    return reaching(graph_, graph_[op], value, made, with_noise(square), beside).mean == 1;
+  });
+}
+
+double ErrorShares::part_of(OpId op, TensorId gradient) const {
+  double gradients = 0;
+  for (const TensorId t : graph_[op].inputs) {
+    if (graph_[t].kind == TensorKind::gradient) gradients += static_cast<double>(graph_[t].bytes.count);
+  }
+  return gradients > 0 ? static_cast<double>(graph_[gradient].bytes.count) / gradients : 0;
+}
+
+double ErrorShares::of_gradient(OpId op, TensorId gradient, double square) const {
+  double shares = 0;
+  for (const TensorId made : graph_[op].outputs) shares += share_[made.index];
+  return shares * part_of(op, gradient) * square;
+}
+
+double ErrorShares::through(OpId op, TensorId value, TensorId made, double square) const {
+  return reaching(graph_, graph_[op], value, made, with_noise(square)).square();
+}
+
+double ErrorShares::of_packing(const Codec& codec, TensorId t) const {
+  return packed_as(codec, graph_[t], rectified_).square();
 }
 
 }  // namespace plimsoll

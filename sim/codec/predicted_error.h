@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "sim/core/schedule.h"
@@ -45,12 +46,26 @@ class ErrorShares {
  public:
   explicit ErrorShares(const Graph&);
 
-  /// `square`: of the relative error of the value.
-  double of(OpId, TensorId value, double square) const;
+  /// `square`: of the relative error of the value. `beside`: the packed form that the op reads beside it.
+  double of(OpId, TensorId value, double square, const std::optional<Codec>& beside = std::nullopt) const;
+
+  /// Whether no error of other values makes that less: what the op makes of it is as large as the exact, and noise.
+  bool adds_up(OpId, TensorId value, double square, const std::optional<Codec>& beside = std::nullopt) const;
+
+  /// The same of an error of a gradient that it reads; and what share of its square is in what the op makes.
+  double of_gradient(OpId, TensorId gradient, double square) const;
+  double part_of(OpId, TensorId gradient) const;
+
+  /// Square of the relative error in what the op makes of the value.
+  double through(OpId, TensorId value, TensorId made, double square) const;
+
+  /// Square of the relative error that packing a tensor makes.
+  double of_packing(const Codec&, TensorId) const;
 
  private:
   const Graph& graph_;
-  std::vector<double> share_;  // by tensor: of a gradient's squared error, how much reaches the whole
+  std::vector<bool> rectified_;  // by storage
+  std::vector<double> share_;    // by tensor: of a gradient's squared error, how much reaches the whole
 };
 
 }  // namespace plimsoll

@@ -12,12 +12,14 @@
 #include "sim/core/tolerance.h"
 #include "strategies/api/front.h"
 #include "strategies/api/own_moves.h"
+#include "strategies/compression/cut_plans.h"
 #include "strategies/compression/form_plans.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_part.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/models/part_alone.h"
 #include "strategies/models/same_tape.h"
+#include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"
 
@@ -39,9 +41,12 @@ constexpr std::uint32_t levels_of_plan = 24;
 constexpr std::array prices_of_plan{0.0, 0.1, 1.0};
 constexpr std::array prices_of_stages{0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0};
 
-/// Above so many positions of the tape only the asked bound on the error is planned for; one price, and one packed tape
-/// to offload from; values leave whole.
-constexpr std::size_t few_positions = 64, many_positions = 1000, most_positions = 5000;
+/// Above so many positions of the tape levels and neighbours are sought for the asked bound on the error alone; and not
+/// at all: there cuts alone choose.
+constexpr std::size_t few_positions = 64, many_positions = 1000;
+
+/// Where there are no cuts, with more positions values of plain training leave whole.
+constexpr std::size_t most_positions = 5000;
 
 /// Above so many stages rotor and the recursion over stages take too long.
 constexpr std::size_t most_stages = 250;
@@ -66,39 +71,44 @@ class CompressPlanner {
         joint_(packed_),
         ops_(recomputes_ ? std::optional(op_model(task)) : std::nullopt) {
     if (ops_) joint_.offer_recomputation(model, *ops_);
+    if (before == nullptr && !not_one_part(task) && task.problem.micro_batches == 1) {
+      cuts_.emplace(task, model, CutPlansRules{codecs_of_plan, errors(true), recomputes_, offloads_});
+      if (recomputes_) once_.emplace(task, model, CutPlansRules{codecs_of_plan, errors(true), false, offloads_});
+    }
   }
 
   /// What is tried without recomputation is tried beside it, too, so that it is never better.
   void search() {
+    if (cuts_ && has_many_positions()) {
+      FormPlans plans(task_, model_, saved_, packed_, nullptr, largest_error_);
+      plans.allow(largest_error_);
+      for (const std::vector<std::uint32_t>& forms : same_everywhere()) plans.add(forms);
+      pools_.push_back(std::move(plans).pool());
+      return;
+    }
     search(packed_, {.recomputes = false});
     if (recomputes_) search(joint_, {.recomputes = true});
   }
 
-  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason) const {
+  std::vector<TapeOutcome> outcomes(std::span<const std::optional<Bytes>> budgets, std::string_view reason) {
     std::vector<TapeOutcome> best = pools_.front().outcomes(budgets, reason);
-    if (recomputes_) keep_better(best, pools_.back().outcomes(budgets, reason));
-    for (const StrategyInfo* strategy : recomputing()) {
-      keep_better(best, strategy->tapes(task_, Options(strategy->options), budgets, nullptr));
+    if (pools_.size() > 1) keep_better(best, pools_.back().outcomes(budgets, reason));
+    for (std::optional<CutPlans>* cuts : {&cuts_, &once_}) {
+      for (std::size_t b = 0; b < budgets.size() && *cuts; ++b) {
+        if (!budgets[b]) continue;
+        const PlannedTape* plan = std::get_if<PlannedTape>(&best[b]);
+        const PlannedTape* cut = (*cuts)->best(*budgets[b], plan ? std::optional(plan->makespan) : std::nullopt);
+        if (cut != nullptr) best[b] = *cut;
+      }
     }
-    const Options offload(offload_greedy_strategy.options);
-    Options whole = offload, few_levels = offload;
-    whole.change<OffloadOptions>().chunks = 1;
-    few_levels.change<OffloadOptions>() = {{.chunks = 1}, 8};
-    const std::size_t size = model_.positions();
-    if (offloads_) {
-      const Options& plain = size > most_positions ? whole : offload;
-      keep_better(best, offload_greedy_strategy.tapes(task_, plain, budgets, before_));
-    }
-    for (const Tape& tape : to_offload_) {
-      const Options& packed = size > many_positions ? few_levels : offload;
-      keep_better(best, offload_greedy_strategy.tapes(task_, packed, budgets, &tape));
-    }
-    for (TapeOutcome& outcome : best) {
-      if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) {
+    keep_better_of_others(best, budgets);
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      if (PlannedTape* tape = std::get_if<PlannedTape>(&best[b])) {
         tape->gap.reset();  // of one way alone
+        if (cuts_ && budgets[b]) tape->gap = relative_gap(tape->makespan, cuts_->bound(*budgets[b]));
         continue;
       }
-      auto& none = std::get<Infeasible>(outcome);
+      auto& none = std::get<Infeasible>(best[b]);
       none = {std::string(reason), none.smallest, false};
     }
     return best;
@@ -109,6 +119,10 @@ class CompressPlanner {
     std::vector<Bytes> budgets;
     for (const Front& pool : pools_) {
       const std::vector<Bytes> more = pool.budgets();
+      budgets.insert(budgets.end(), more.begin(), more.end());
+    }
+    if (cuts_) {
+      const std::vector<Bytes> more = cuts_->budgets();
       budgets.insert(budgets.end(), more.begin(), more.end());
     }
     std::vector<const StrategyInfo*> others = recomputing();
@@ -122,6 +136,40 @@ class CompressPlanner {
   }
 
  private:
+  bool has_many_positions() const { return model_.positions() > many_positions; }
+
+  /// Of the methods that pack nothing, or offload a packed tape, where they may be faster.
+  void keep_better_of_others(std::vector<TapeOutcome>& best, std::span<const std::optional<Bytes>> budgets) {
+    std::vector<std::size_t> asked;
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      const PlannedTape* plan = std::get_if<PlannedTape>(&best[b]);
+      const bool none_is_faster = cuts_ && has_many_positions() && plan != nullptr && budgets[b] &&
+                                  plan->makespan <= cuts_->bound_unpacked(*budgets[b]);
+      if (!none_is_faster) asked.push_back(b);
+    }
+    if (asked.empty()) return;
+    std::vector<std::optional<Bytes>> of_these;
+    for (const std::size_t b : asked) of_these.push_back(budgets[b]);
+    const auto ask = [&](const StrategyInfo& strategy, const Options& options, const Tape* before) {
+      std::vector<TapeOutcome> others = strategy.tapes(task_, options, of_these, before);
+      for (std::size_t k = 0; k < asked.size(); ++k) keep_better(best[asked[k]], std::move(others[k]));
+    };
+    for (const StrategyInfo* strategy : recomputing()) ask(*strategy, Options(strategy->options), nullptr);
+    const Options offload(offload_greedy_strategy.options);
+    Options whole = offload, few_levels = offload;
+    whole.change<OffloadOptions>().chunks = 1;
+    few_levels.change<OffloadOptions>() = {{.chunks = 1}, 8};
+    const bool may_be_coarse = !cuts_ && model_.positions() > most_positions;
+    if (offloads_) ask(offload_greedy_strategy, may_be_coarse ? whole : offload, before_);
+    for (const Tape& tape : to_offload_) {
+      ask(offload_greedy_strategy, has_many_positions() ? few_levels : offload, &tape);
+    }
+    if (before_ != nullptr || !cuts_ || !recomputes_) return;
+    Options exact(snapshot_strategy.options);
+    exact.change<OwnMovesOptions>().offload = offloads_ ? OwnMoves::yes : OwnMoves::no;
+    ask(snapshot_strategy, exact, nullptr);
+  }
+
   /// Rotor and the recursion over stages can be asked.
   bool is_short_chain() const { return task_.problem.chain && task_.problem.chain->stages.size() <= most_stages; }
 
@@ -137,9 +185,9 @@ class CompressPlanner {
       }
     }
     const auto levels = static_cast<std::uint32_t>(affordable(24'000, model_, levels_of_plan));
-    for (const double error : errors()) {
+    for (const double error : errors(model_.positions() <= few_positions)) {
       plans.allow(error);
-      const bool one_price = effort.recomputes && model_.positions() > many_positions;
+      const bool one_price = effort.recomputes && has_many_positions();
       for (const double price : prices(one_price ? std::span(prices_of_plan).subspan(1, 1) : prices_of_plan)) {
         for (const auto& forms : forms_of_levels(kept_forms, model_, levels, error * error, price)) plans.add(forms);
       }
@@ -170,10 +218,10 @@ class CompressPlanner {
     return prices;
   }
 
-  /// Up to the asked one 0 and 1, 2 and 5 times the powers of 10 from the least error that there is on; of many ops the
-  /// asked one alone.
-  std::vector<double> errors() const {
-    if (model_.positions() > few_positions) return {largest_error_};
+  /// Up to the asked one 0 and 1, 2 and 5 times the powers of 10 from the least error that there is on; or the asked
+  /// one alone.
+  std::vector<double> errors(bool series) const {
+    if (!series) return {largest_error_};
     double least = largest_error_;
     for (std::size_t i = 0; i < packed_.size(); ++i) {
       for (const KeptForm& form : packed_[i].forms) {
@@ -201,7 +249,7 @@ class CompressPlanner {
   void offload_some(const Front& pool) {
     if (!offloads_) return;
     const std::vector<Bytes> peaks = pool.budgets();
-    const std::size_t count = std::min<std::size_t>(model_.positions() > many_positions ? 1 : 3, peaks.size());
+    const std::size_t count = std::min<std::size_t>(has_many_positions() ? 1 : 3, peaks.size());
     for (std::size_t k = 0; k < count; ++k) {
       const Tape& tape = pool.at(peaks[k * peaks.size() / count])->tape;
       const auto is_that = [&](const Tape& other) { return same(tape, other); };
@@ -219,6 +267,8 @@ class CompressPlanner {
   std::optional<OpModel> ops_;
   std::vector<Front> pools_;  // without recomputation, and with it
   std::vector<Tape> to_offload_;
+  std::optional<CutPlans> cuts_;  // of the one part of a problem with one micro-batch
+  std::optional<CutPlans> once_;  // the same where no op repeats, beside, so that this alone is never better
 };
 
 constexpr auto compress_plan_options = options_of<CompressPlanOptions>(

@@ -144,9 +144,6 @@ std::vector<std::string_view> terms_of(std::string_view text) {
   return terms;
 }
 
-/// What is restored stays for a use that comes so many positions later at most.
-constexpr std::uint32_t right_after = 2;
-
 /// Whether the value, or an approximation, comes back from the packed form.
 bool restores(const Codec& codec) {
   return codec.kind != CodecKind::mask && codec.kind != CodecKind::index && codec.kind != CodecKind::step &&
@@ -196,7 +193,7 @@ class PackedTape {
       if (uses.empty() || uses.back() != position) uses.push_back(position);
     }
     for (const std::uint32_t position : anew) {  // unless it is there still
-      if (!plain.empty() && position <= *plain.rbegin() + right_after) plain.insert(position);
+      if (!plain.empty() && position <= *plain.rbegin() + choice_.stays) plain.insert(position);
     }
     std::erase_if(anew, [&](std::uint32_t position) { return plain.contains(position); });
     const std::optional<std::uint32_t> last_plain = plain.empty() ? std::nullopt : std::optional(*plain.rbegin());
@@ -286,9 +283,9 @@ class PackedTape {
     });
     std::optional<std::uint32_t> last;  // for which it is unpacked last
     for (std::size_t u = 0; u < unpacked.size(); ++u) {
-      const bool is_there = u > 0 && unpacked[u] <= unpacked[u - 1] + right_after;
+      const bool is_there = u > 0 && unpacked[u] <= unpacked[u - 1] + choice_.stays;
       if (!is_there) before_[*(last = unpacked[u])].push_back(by_codec(ActionKind::unpack, t, codec));
-      const bool stays = u + 1 < unpacked.size() && unpacked[u + 1] <= unpacked[u] + right_after;
+      const bool stays = u + 1 < unpacked.size() && unpacked[u + 1] <= unpacked[u] + choice_.stays;
       if (!stays) after_[unpacked[u]].push_back(drop_of(t, restored));
     }
     if (last && unpacked.back() == uses.back()) {

@@ -92,6 +92,7 @@ struct PackingChoice {
   Reruns reruns;                                                          ///< in the place of a codec
   std::function<Seconds(const OffloadModel&, const SavedUse&)> overhead;  ///< of packing, where numbers are quantized
   std::function<std::string(const OffloadModel&, std::size_t packed)> note;  ///< of a tape that packs so many values
+  std::uint32_t stays = 2;  ///< what is restored stays for a use that comes so many positions later at most
 };
 
 /// A packed form that a layer keeps though its backward does not read it: packed after one position, restored and freed

@@ -25,7 +25,7 @@
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_moves.h"
 #include "strategies/offloading/snapshot/few_values.h"
-#include "strategies/offloading/snapshot/sequence_memory.h"
+#include "strategies/offloading/snapshot/leaving_items.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
 
 namespace plimsoll {
@@ -84,36 +84,6 @@ class SnapshotCopies {
   std::vector<Bytes> levels_;                                  // of memory, ascending
   std::map<std::size_t, std::optional<PlannedTape>> planned_;  // by level
 };
-
-/// Of what is kept from the forward to the backward as much as the budget takes, where memory is fullest the values
-/// whose last reader in the forward is the first. That is also the order in which they leave, so that none waits for
-/// the end of another's use. Nothing where all is not enough.
-std::optional<std::vector<OffloadItem>> leaving_items(OffloadModel& model, const CopyRate& out, Bytes budget) {
-  std::vector<OffloadItem> items;
-  for (const std::uint32_t g : saved_gaps(model)) {
-    OffloadGap& gap = model.gaps[g];
-    gap.made = gap.from;
-    const bool is_worth_it = gap.bytes / out.bandwidth >= out.latency && gap.bytes > Bytes{0};
-    if (gap.holds_positions() && is_worth_it) items.push_back({g, {}, gap.bytes});
-  }
-  std::vector<std::int64_t> memory;
-  for (const Bytes bytes : model.memory) memory.push_back(bytes.count);
-  RangeMaximum left(memory);
-  std::vector<OffloadItem> leaving;
-  while (left.most() > budget.count) {
-    const std::size_t full = left.where();
-    const auto covers = [&](const OffloadItem& item) {
-      return model.gaps[item.gap].from < full && full < model.gaps[item.gap].until;
-    };
-    const auto first = std::ranges::find_if(items, covers);
-    if (first == items.end()) return std::nullopt;
-    const OffloadGap& gap = model.gaps[first->gap];
-    left.add(gap.from + 1, gap.until, -first->bytes.count);
-    leaving.push_back(*first);
-    items.erase(first);
-  }
-  return leaving;
-}
 
 std::optional<SnapshotCopies> SnapshotCopies::make(const PartTask& task, SnapshotPlans& plans) {
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
