@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
+#include "platforms/efficiency_file.h"
 #include "platforms/platform_draft.h"
 #include "sim/core/codec.h"
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
 #include "sim/io/one_of.h"
+#include "sim/io/reference_options.h"
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
 
@@ -108,6 +111,20 @@ std::vector<CodecRate> read_codec_rates(const YamlCursor& cursor) {
   return rates;
 }
 
+/// By the name of its file; a complaint where there is none.
+std::shared_ptr<const Efficiency> read_efficiency(const YamlCursor& cursor) {
+  const std::string name = cursor.string();
+  if (!cursor.is_scalar()) return nullptr;
+  const std::vector<std::string> shipped = shipped_efficiencies();
+  if (!std::filesystem::exists(name) && std::ranges::find(shipped, name) == shipped.end()) {
+    const std::vector<std::string_view> known(shipped.begin(), shipped.end());
+    cursor.complain(fmt::format("expected a file of efficiencies, {}{}", cursor.found(),
+                                suggestion(name, std::span<const std::string_view>(known))));
+    return nullptr;
+  }
+  return std::make_shared<const Efficiency>(load_efficiency(name));
+}
+
 const Field<DeviceKind, const YamlCursor&> device_fields[] = {
     {"name", required, [](DeviceKind& k, const YamlCursor& c) { k.device.name = c.string(); }},
     {"count", optional, [](DeviceKind& k, const YamlCursor& c) { k.count = c.count(); }},
@@ -121,6 +138,7 @@ const Field<DeviceKind, const YamlCursor&> device_fields[] = {
     {"overlap_slowdown", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.overlap_slowdown = read_slowdown(c); }},
     {"codecs", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.codec_rates = read_codec_rates(c); }},
+    {"efficiency", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.efficiency = read_efficiency(c); }},
     {"streams", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.compute_streams = c.count(); }},
     {"host", optional, [](DeviceKind& k, const YamlCursor& c) { k.host = c; }},
     {"disk", optional, [](DeviceKind& k, const YamlCursor& c) { k.disk = c; }},
@@ -238,8 +256,24 @@ const Field<PlatformDraft, const YamlCursor&> platform_fields[] = {
 
 }  // namespace
 
-Platform load_platform(std::string_view name_or_path) {
-  return read_platform(find_platform(name_or_path));
+Platform load_platform(std::string_view reference) {
+  return with_options(read_platform(find_platform(reference)), reference);
+}
+
+Platform with_options(Platform platform, std::string_view reference) {
+  if (reference_name(reference) == reference) return platform;
+  std::string efficiency;
+  const ReferenceOption options[] = {{"efficiency",
+                                      [&](std::string_view text) -> std::string {
+                                        efficiency = text;
+                                        return text.empty() ? "expected a file of efficiencies" : "";
+                                      },
+                                      [&] { return efficiency; }}};
+  set_reference_options(reference, options);
+  const auto shared = std::make_shared<const Efficiency>(load_efficiency(efficiency));
+  for (Device& device : platform.devices) device.efficiency = shared;
+  platform.name = reference;
+  return platform;
 }
 
 Platform read_platform(const std::filesystem::path& path) {
@@ -256,8 +290,8 @@ Platform parse_platform(const std::string& text, std::string file_name) {
   return platform;
 }
 
-std::filesystem::path find_platform(std::string_view name_or_path) {
-  return find_file(name_or_path, platform_files);
+std::filesystem::path find_platform(std::string_view reference) {
+  return find_file(reference_name(reference), platform_files);
 }
 
 std::vector<std::string> shipped_platforms() {

@@ -1,4 +1,4 @@
-// plimsoll calibrate
+// plimsoll calibrate: a machine as a platform; measured times as a table of efficiencies
 
 #include <fmt/format.h>
 
@@ -12,6 +12,8 @@
 #include "experiments/study/build_name.h"
 #include "experiments/study/progress.h"
 #include "experiments/sweep/worker_pool.h"
+#include "platforms/efficiency_file.h"
+#include "platforms/efficiency_fit.h"
 #include "platforms/platform_file.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
@@ -26,7 +28,41 @@ namespace {
 struct CalibrateArguments {
   BackendArguments backend;
   std::string platform, output, trace, trace_out, optimizer = "none", repetitions = "15";
+  std::string file, of, dtype = "bf16", kernel_floor = "2 us", source, with;  ///< of tables
 };
+
+constexpr const char* table_word = "table";
+
+/// What the efficiencies at `with` say, and the new tables in place of theirs.
+Efficiency joined(Efficiency with, Efficiency made) {
+  with.name = std::move(made.name);
+  for (auto& [dtype, grid] : made.product) with.product.insert_or_assign(dtype, std::move(grid));
+  for (auto& [dtype, grids] : made.attention) with.attention.insert_or_assign(dtype, std::move(grids));
+  return with;
+}
+
+int make_table(const CalibrateArguments& arguments) {
+  const auto needs = [](const std::string& value, const char* what) {
+    if (value.empty()) throw InputError(fmt::format("calibrate table: needs {}", what));
+  };
+  needs(arguments.file, "a FILE.csv of measured times");
+  needs(arguments.of, "--of PLATFORM, whose first device was measured");
+  needs(arguments.source, "--source TEXT: where the times come from");
+  const Platform platform = load_platform(arguments.of);
+  const Parsed<Seconds> floor = parse_seconds(arguments.kernel_floor);
+  if (!floor.fine()) throw InputError("--kernel-floor: " + floor.complaint);
+  FittedTable fitted = fitted_table(
+      read_text_file(arguments.file), arguments.file, platform.devices.front(),
+      {.name = std::filesystem::path(arguments.output).stem(), .dtype = arguments.dtype, .kernel_floor = floor.value});
+  const Efficiency whole = arguments.with.empty()
+                               ? std::move(fitted.efficiency)
+                               : joined(load_efficiency(arguments.with), std::move(fitted.efficiency));
+  write_text_file(arguments.output, written_efficiency(whole, arguments.source));
+  std::cout << fmt::format("{}: {} rows as {} numbers, {:.1f} % off in the mean (rooflines: {:.1f} %)\n",
+                           arguments.output, fitted.rows, fitted.grid_points, 100 * fitted.mean_error,
+                           100 * fitted.roofline_error);
+  return exit_fine;
+}
 
 std::size_t repetitions_of(const CalibrateArguments& arguments) {
   const Parsed<std::int64_t> count = parse_integer(arguments.repetitions);
@@ -75,6 +111,10 @@ std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const P
 }
 
 int run_calibrate(const CalibrateArguments& arguments, const std::string& command_line) {
+  if (arguments.platform == table_word) return make_table(arguments);
+  if (!arguments.file.empty()) {
+    throw InputError(fmt::format("'{}': 'calibrate table FILE.csv' reads a file of times", arguments.file));
+  }
   const std::size_t repetitions = repetitions_of(arguments);
   if (arguments.trace.empty() != arguments.trace_out.empty()) {
     throw InputError("calibrate: --trace and --trace-out belong together");
@@ -114,19 +154,29 @@ int run_calibrate(const CalibrateArguments& arguments, const std::string& comman
 
 void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
   CLI::App* command =
-      app.add_subcommand("calibrate", "measure this machine as a platform and, if asked, a network as a trace");
+      app.add_subcommand("calibrate",
+                         "measure this machine as a platform and, if asked, a network as a trace; or make a table of "
+                         "efficiencies of measured times");
   command->footer(
       "The measured platform has the devices, capacities and links of PLATFORM; copies are slowed down to the "
       "bandwidth\nof its link. Ctrl-C keeps the files that are finished:\n  plimsoll calibrate validate/cpu_link.yaml "
-      "--backend cpu -o mine.yaml --trace gpt:layers=4 --trace-out gpt.json");
+      "--backend cpu -o mine.yaml --trace gpt:layers=4 --trace-out gpt.json\n"
+      "'calibrate table FILE.csv' makes efficiencies from times that others measured. Columns m,n,k,time_us: products\n"
+      "y(m, n) = x(m, k) w(k, n). Columns batch,sequence,heads,head_size,time_us: causal attention, forward.\n"
+      "Shares are of the roofline of a platform's first device:\n"
+      "  plimsoll calibrate table products.csv --of h200 -o mine.yaml --source \"my H200, torch 2.6, 2026-11-27\"");
   auto arguments = std::make_shared<CalibrateArguments>();
-  command->add_option("platform", arguments->platform, "platform file with one device, one host and one link")
+  command
+      ->add_option("platform", arguments->platform,
+                   "platform file with one device, one host and one link; or the word 'table'")
       ->required()
       ->type_name("PLATFORM");
+  command->add_option("file", arguments->file, "behind 'table': measured times, perhaps compressed by gzip")
+      ->type_name("FILE.csv");
   add_backend_options(*command, arguments->backend);
   command
       ->add_option("-o,--output", arguments->output,
-                   "file for the measured platform; its name becomes that of the platform")
+                   "file for the measured platform or the efficiencies; its name becomes theirs")
       ->required()
       ->type_name("NEW.yaml");
   command->add_option("-t,--trace", arguments->trace, "network whose ops are measured too")->type_name("NETWORK");
@@ -137,6 +187,17 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
   command->add_option("--repetitions", arguments->repetitions, "number of samples after one for warm-up; medians count")
       ->capture_default_str()
       ->type_name("N");
+  command->add_option("--of", arguments->of, "whose first device was measured, of a table")->type_name("PLATFORM");
+  command->add_option("--source", arguments->source, "where a table's times come from: software, date, licence")
+      ->type_name("TEXT");
+  command->add_option("--dtype", arguments->dtype, "what was computed in, as the platform's peaks have it, of a table")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command->add_option("--kernel-floor", arguments->kernel_floor, "time of the shortest kernel, of a table")
+      ->capture_default_str()
+      ->type_name("TIME");
+  command->add_option("--with", arguments->with, "efficiencies that a table joins: a file or a shipped name")
+      ->type_name("EFFICIENCY");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_calibrate(*arguments, command_line); });
 }
 

@@ -165,6 +165,7 @@ void describe(const Platform& p) {
     if (d.memory_bandwidth) memory += " at " + format_bandwidth(*d.memory_bandwidth);
     if (d.adam) memory += ", updates " + format_bandwidth(*d.adam);
     for (const auto& [dtype, rate] : d.peak) memory += fmt::format(", {} {}", dtype, format_flops_rate(rate));
+    if (d.efficiency) memory += fmt::format(", efficiencies {} of {}", d.efficiency->name, d.efficiency->model);
     rows.push_back({"  device " + d.name, d.model.empty() ? "any device" : d.model, memory});
   }
   std::cout << in_columns(rows);

@@ -8,6 +8,7 @@
 #include "experiments/study/planning_watch.h"
 #include "experiments/study/understood.h"
 #include "sim/core/device_name.h"
+#include "sim/core/efficiency.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
@@ -173,10 +174,11 @@ void note_times(const Problem& problem) {
       problem.of_ops ? *problem.of_ops : problem.graph;  // a chain made of a graph names the platform's
   const std::string& device = timed.source.device;
   const std::string of = device.empty() ? "are of no device" : fmt::format("were measured on '{}'", device);
-  std::cerr << fmt::format(
-      "note: times of '{}' {}; here they are re-scaled: max(flops / peak, bytes moved / memory bandwidth) + launch "
-      "overhead\n",
-      problem.graph.name, of);
+  const std::shared_ptr<const Efficiency> efficiency = problem.platform.devices.front().efficiency;
+  const std::string by =
+      efficiency ? fmt::format("by the efficiencies '{}', measured on '{}'", efficiency->name, efficiency->model)
+                 : "max(flops / peak, bytes moved / memory bandwidth) + launch overhead";
+  std::cerr << fmt::format("note: times of '{}' {}; here they are re-scaled: {}\n", problem.graph.name, of, by);
   if (device.empty() && problem.graph.name.starts_with("transformer")) {
     std::cerr
         << "note: by formula a transformer takes 1.3 to 2.1 times as long operator by operator (view=graph) as in "

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "experiments/study/host_bounds.h"
 #include "experiments/study/kept_whole.h"
@@ -11,6 +12,7 @@
 #include "experiments/study/percent.h"
 #include "experiments/study/reserved_memory.h"
 #include "sim/core/codec.h"
+#include "sim/core/efficiency.h"
 #include "sim/core/names.h"
 #include "sim/io/quantity.h"
 #include "sim/measure/memory_profile.h"
@@ -106,6 +108,20 @@ std::string candidate_lines(const Answer& answer) {
   return lines;
 }
 
+/// By which figures times were found, where the first device has efficiencies.
+std::string timing_line(const Problem& problem) {
+  const Device& device = problem.platform.devices.front();
+  if (!device.efficiency || !problem.times_rescaled) return "";
+  std::map<TimedBy, std::size_t> ops;
+  for (const Op& op : problem.graph.ops) {
+    if (const std::optional<TimedBy> by = timed_by(problem.graph, op, device)) ++ops[*by];
+  }
+  return fmt::format(
+      "  times            {:>12}   of {} measured sizes, {} beyond these, {} by shares, {} by rooflines ({})\n",
+      fmt::format("{} ops", problem.graph.ops.size()), ops[TimedBy::table], ops[TimedBy::border], ops[TimedBy::share],
+      ops[TimedBy::roofline], device.efficiency->model);
+}
+
 }  // namespace
 
 std::string percent_above(double value, double bound) {
@@ -119,6 +135,7 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   const double bound = answer.bounds->time().value;
   text += fmt::format("  iteration time   {:>12}   lower bound {} ({})\n", format_seconds(m.makespan),
                       format_seconds(answer.bounds->time()), percent_above(m.makespan.value, bound));
+  text += timing_line(problem);
   text += fmt::format("  recomputing      {:>12}   {} of {} steps\n", format_seconds(m.recompute), m.recomputes,
                       answer.schedule->steps.size());
   if (answer.cutting && *answer.cutting > Seconds{0}) {

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "experiments/study/model.h"
+#include "platforms/efficiency_file.h"
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
@@ -115,8 +116,16 @@ void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
 void SweepInputs::read_platform(const ExperimentFile& file, std::size_t element) {
   const std::string& reference = file.experiment.platforms[element];
   const auto [path, text] = found(file, "platforms", element, [&] { return read(find_platform(reference)); });
-  digests_[reference] = digest(text);
-  platforms_.emplace(reference, parse_platform(text, path));
+  Platform platform =
+      found(file, "platforms", element, [&] { return with_options(parse_platform(text, path), reference); });
+  std::string all = text;
+  std::shared_ptr<const Efficiency> last;
+  for (const Device& device : platform.devices) {
+    if (device.efficiency && device.efficiency != last) all += written_efficiency(*device.efficiency, "");
+    last = device.efficiency;
+  }
+  digests_[reference] = digest(all);
+  platforms_.emplace(reference, std::move(platform));
 }
 
 ProblemOutcome SweepInputs::problem(const Question& question) const {

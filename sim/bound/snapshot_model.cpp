@@ -123,7 +123,7 @@ class ModelOfProblem {
     const OpId id = id_at<OpId>(o);
     const double streams = std::max(1U, problem_.platform[device_].compute_streams);
     const Backprop backprop = rules_.one_call ? Backprop::in_one_call : Backprop::by_stage;
-    const auto load = [&](Saving saving) { return load_on(op, graph_.source, problem_.platform[device_], saving); };
+    const auto load = [&](Saving saving) { return load_on(graph_, op, problem_.platform[device_], saving); };
     const Seconds keeps = fastest_on(problem_, id, device_, rules_.codecs, Saving::keep, backprop);
     Seconds least = keeps;
     Seconds loads = op.alternatives.empty() ? load(Saving::keep) : Seconds{0};

@@ -4,6 +4,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/device_name.h"
+#include "sim/core/efficiency.h"
 #include "sim/core/op_attribute.h"
 
 namespace plimsoll {
@@ -105,21 +106,42 @@ std::optional<Seconds> duration(const OpCost& cost, const Source& source, const 
   return duration_at(device.memory_bandwidth, cost, source, device);
 }
 
-Seconds load_on(const Op& op, const Source& source, const Device& device, Saving saving) {
-  if (op.load == Seconds{0} || !times_hold(source, device)) return Seconds{0};
-  const std::optional<Seconds> whole = duration(op, source, device, saving);
+Seconds load_on(const Graph& graph, const Op& op, const Device& device, Saving saving) {
+  if (op.load == Seconds{0} || !times_hold(graph.source, device)) return Seconds{0};
+  const std::optional<Seconds> whole = duration(graph, op, device, saving);
   return whole ? std::min(op.load, *whole) : Seconds{0};
 }
 
-std::optional<Seconds> duration(const Op& op, const Source& source, const Device& device, Saving saving,
+namespace {
+
+/// By the device's efficiencies; nothing where it has none for the op, or the trace's time holds.
+std::optional<KernelTime> time_by_efficiency(const Graph& graph, const Op& op, const Device& device) {
+  if (!device.efficiency || (op.duration && times_hold(graph.source, device))) return std::nullopt;
+  if (!op.flops || !op.bytes_moved || (op.phase == Phase::update && device.adam)) return std::nullopt;
+  return kernel_time(*device.efficiency, device, gpu_kernel(graph, op),
+                     {*op.flops, *op.bytes_moved, op.traffic, op.launches});
+}
+
+}  // namespace
+
+std::optional<TimedBy> timed_by(const Graph& graph, const Op& op, const Device& device) {
+  if (is_pinned_to_host(op) || collective_of(op) || times_hold(graph.source, device)) return std::nullopt;
+  const std::optional<KernelTime> found = time_by_efficiency(graph, op, device);
+  return found ? found->by : TimedBy::roofline;
+}
+
+std::optional<Seconds> duration(const Graph& graph, const Op& op, const Device& device, Saving saving,
                                 std::uint32_t implementation) {
+  const Source& source = graph.source;
   if (is_pinned_to_host(op) || collective_of(op)) return op.duration;
   if (implementation > 0) return duration_of_alternative(op, source, device, op.alternatives[implementation - 1]);
   if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return Seconds{0};
   const std::optional<BytesPerSecond> moves =
       op.phase == Phase::update ? update_traffic(device) : device.memory_bandwidth;
+  const std::optional<KernelTime> measured = time_by_efficiency(graph, op, device);
   const std::optional<Seconds> whole =
-      duration_at(moves, {op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device);
+      measured ? measured->time
+               : duration_at(moves, {op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device);
   if (!whole || saving == Saving::keep || !op.nograd_duration || !op.duration) return whole;
   if (times_hold(source, device)) return op.nograd_duration;
   return op.duration->value > 0 ? (*op.nograd_duration / *op.duration) * *whole : *whole;
@@ -156,13 +178,13 @@ std::optional<std::string> no_times(const Graph& graph, const Device& device) {
     }
     for (std::uint32_t k = 1; k <= op.alternatives.size(); ++k) {
       const Alternative& way = op.alternatives[k - 1];
-      if (duration(op, graph.source, device, Saving::keep, k)) continue;
+      if (duration(graph, op, device, Saving::keep, k)) continue;
       const std::string name = op.name + ", " + way.name;
       if (device.takes_trace_times)
         return "'" + name + "' has no time in the trace, and '" + device.name + "' has no rates";
       return refusal(graph.source, device, name, {way.duration, way.flops, way.bytes_moved});
     }
-    if (duration(op, graph.source, device, Saving::keep)) continue;
+    if (duration(graph, op, device, Saving::keep)) continue;
     if (device.takes_trace_times)
       return "'" + op.name + "' has no time in the trace, and '" + device.name + "' has no rates";
     return refusal(graph.source, device, op.name, {op.duration, op.flops, op.bytes_moved});

@@ -2,6 +2,7 @@
 // How long an op takes on a device. A trace's times hold on the device it was measured on and on devices that take a
 // trace's times as they stand (`ideal`). Anywhere else they are replaced by the roofline of flops and bytes moved:
 //   max(flops / peak[dtype], bytes_moved / memory_bandwidth) + launch_overhead
+// Where the device has measured efficiencies, kernels of graphs take the time that these say (efficiency.h).
 // Updates move their bytes at the rate of Adam, where the device states one.
 // Updates that are made together share launches (sim/model/update_launches.h).
 
@@ -14,6 +15,8 @@
 #include "sim/core/platform.h"
 
 namespace plimsoll {
+
+enum class TimedBy : std::uint8_t;  // efficiency.h
 
 /// What the roofline needs to know of one op.
 struct OpCost {
@@ -33,7 +36,10 @@ std::optional<Seconds> duration(const OpCost&, const Source&, const Device&);
 /// the time of their memory traffic, and none on a device that takes the trace's times. An alternative implementation
 /// is scaled by its own flops and bytes, or without them as the op is.
 enum class Saving { keep, nothing };
-std::optional<Seconds> duration(const Op&, const Source&, const Device&, Saving, std::uint32_t implementation = 0);
+std::optional<Seconds> duration(const Graph&, const Op&, const Device&, Saving, std::uint32_t implementation = 0);
+
+/// By which figures the time of an op of a re-scaled graph was found; nothing where it is measured or pinned.
+std::optional<TimedBy> timed_by(const Graph&, const Op&, const Device&);
 
 /// Who runs the backward: a caller, stage by stage, who holds each boundary tensor until its last reader is done; or
 /// autograd in one call, which frees tensors while an op still runs.
@@ -43,7 +49,7 @@ enum class Backprop : std::uint8_t { by_stage, in_one_call };
 Seconds within(Backprop, const Op&, const Source&, const Device&, Seconds by_stage);
 
 /// What of these durations falls away where the network's inputs are there already: it runs again.
-Seconds load_on(const Op&, const Source&, const Device&, Saving);
+Seconds load_on(const Graph&, const Op&, const Device&, Saving);
 
 /// Bytes of workspace of an op. `accumulates`: all parameter gradients that it makes exist already.
 Bytes workspace(const Op&, Saving, bool accumulates, std::uint32_t implementation = 0, Backprop = Backprop::by_stage);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/efficiency.h"
 #include "sim/core/tolerance.h"
 #include "sim/judge/judges.h"
 #include "sim/judge/packed_forms.h"
@@ -55,12 +56,26 @@ std::optional<double> in_proportion(std::optional<double> whole, const std::opti
   return *whole * (part->value / of->value);
 }
 
-std::optional<double> seconds_of_first_run(const Op& op, const Source& source, const Device& device, bool keeps,
+/// By measured efficiencies, of an op that was not measured on the device; an update only where no rate of Adam is.
+std::optional<double> seconds_by_efficiency(const Graph& graph, const Op& op, const Device& device) {
+  const bool is_measured = as_measured(graph.source, device) && op.duration;
+  const bool by_adam = op.phase == Phase::update && device.adam;
+  if (!device.efficiency || is_measured || by_adam || !op.flops || !op.bytes_moved) return std::nullopt;
+  const std::optional<KernelTime> found = kernel_time(*device.efficiency, device, gpu_kernel(graph, op),
+                                                      {*op.flops, *op.bytes_moved, op.traffic, op.launches});
+  return found ? std::optional(found->time.value) : std::nullopt;
+}
+
+std::optional<double> seconds_of_first_run(const Graph& graph, const Op& op, const Device& device, bool keeps,
                                            std::uint32_t implementation) {
   if (collective_of(op)) return op.duration ? std::optional(op.duration->value) : std::nullopt;
+  const Source& source = graph.source;
   const bool is_update = op.phase == Phase::update;
+  const std::optional<double> by_efficiency = seconds_by_efficiency(graph, op, device);
   const std::optional<double> plain =
-      seconds_of({op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device, is_update);
+      by_efficiency
+          ? by_efficiency
+          : seconds_of({op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device, is_update);
   if (implementation > 0) {
     const Alternative& way = op.alternatives[implementation - 1];
     const std::optional<double> own = seconds_of({way.duration, way.flops, way.bytes_moved}, source, device);
@@ -71,10 +86,10 @@ std::optional<double> seconds_of_first_run(const Op& op, const Source& source, c
 }
 
 /// An op that runs again, with the network's inputs there, loads none.
-std::optional<double> seconds_of_op(const Op& op, const Source& source, const Device& device, bool keeps, bool loads,
+std::optional<double> seconds_of_op(const Graph& graph, const Op& op, const Device& device, bool keeps, bool loads,
                                     std::uint32_t implementation) {
-  const std::optional<double> first = seconds_of_first_run(op, source, device, keeps, implementation);
-  const bool has_load = op.load.value > 0 && implementation == 0 && as_measured(source, device);
+  const std::optional<double> first = seconds_of_first_run(graph, op, device, keeps, implementation);
+  const bool has_load = op.load.value > 0 && implementation == 0 && as_measured(graph.source, device);
   return first && has_load && !loads ? *first - std::min(*first, op.load.value) : first;
 }
 
@@ -240,9 +255,9 @@ void CostJudge::judge_cost_of_op(StepId s) {
   for (const bool keeps : {true, false}) {
     const bool follows_only = keeps && !may_keep && op.phase == Phase::forward;
     if (!(keeps ? may_keep || follows_only : may_drop)) continue;
-    const auto seconds =
-        product ? product->seconds
-                : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, loads, step.implementation);
+    const auto seconds = product
+                             ? product->seconds
+                             : seconds_of_op(graph_, op, platform_[stream.device], keeps, loads, step.implementation);
     const bool is_share = as_measured(graph_.source, platform_[stream.device]) && seconds.has_value();
     const auto released = is_share ? std::optional(op.released_share * *seconds) : seconds;
     match.by_stage |=
@@ -258,7 +273,7 @@ void CostJudge::judge_cost_of_op(StepId s) {
   const bool keeps = !may_drop;
   const std::optional<double> seconds =
       product ? product->seconds
-              : seconds_of_op(op, graph_.source, platform_[stream.device], keeps, loads, step.implementation);
+              : seconds_of_op(graph_, op, platform_[stream.device], keeps, loads, step.implementation);
   report(Rule::wrong_cost, s,
          text(s) + " states " + written_seconds(step.work.seconds.value) + " and a workspace of " +
              std::to_string(step.workspace.count) + " B; the model has " + written_seconds(seconds) + " and " +

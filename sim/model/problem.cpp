@@ -128,16 +128,15 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
 
 Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving saving, std::uint32_t implementation) {
   const std::optional<Seconds> known =
-      duration(problem.graph[op], problem.graph.source, problem.platform[device], saving, implementation);
+      duration(problem.graph, problem.graph[op], problem.platform[device], saving, implementation);
   EXPECTS(known);
   return *known;
 }
 
 Seconds duration_again_on(const Problem& problem, OpId op, DeviceId device, Saving saving,
                           std::uint32_t implementation) {
-  const Seconds load = implementation > 0
-                           ? Seconds{0}
-                           : load_on(problem.graph[op], problem.graph.source, problem.platform[device], saving);
+  const Seconds load =
+      implementation > 0 ? Seconds{0} : load_on(problem.graph, problem.graph[op], problem.platform[device], saving);
   return duration_on(problem, op, device, saving, implementation) - load;
 }
 

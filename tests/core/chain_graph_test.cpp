@@ -290,19 +290,20 @@ Device device_with(std::optional<BytesPerSecond> bandwidth) {
 
 TEST_CASE("an alternative is re-scaled by its own work, without it as the op is", "[scaling]") {
   const Device fast = device_with(BytesPerSecond{20});
-  const Source source{.kind = Source::Kind::measured, .device = "another", .dtype = "fp32", .notes = {}};
+  Graph of;
+  of.source = {.kind = Source::Kind::measured, .device = "another", .dtype = "fp32", .notes = {}};
   Op op{.name = "f", .duration = Seconds{2}, .flops = Flops{400}, .bytes_moved = Bytes{1}};
   op.workspace = Bytes{3};
   op.alternatives = {{.name = "own work", .duration = Seconds{9}, .flops = Flops{0}, .bytes_moved = Bytes{60}},
                      {.name = "measured only", .duration = Seconds{1}, .workspace = Bytes{5}}};
-  CHECK(duration(op, source, fast, Saving::keep) == Seconds{4.5});      // 400 / 100 + 0.5
-  CHECK(duration(op, source, fast, Saving::keep, 1) == Seconds{3.5});   // 60 / 20 + 0.5
-  CHECK(duration(op, source, fast, Saving::keep, 2) == Seconds{2.25});  // half of 4.5, as 1 of 2 measured
+  CHECK(duration(of, op, fast, Saving::keep) == Seconds{4.5});      // 400 / 100 + 0.5
+  CHECK(duration(of, op, fast, Saving::keep, 1) == Seconds{3.5});   // 60 / 20 + 0.5
+  CHECK(duration(of, op, fast, Saving::keep, 2) == Seconds{2.25});  // half of 4.5, as 1 of 2 measured
   CHECK(workspace(op, Saving::nothing, true, 2) == Bytes{5});
   CHECK(workspace(op, Saving::nothing, true) == Bytes{3});
 
   Graph graph;
-  graph.source = source;
+  graph.source = of.source;
   graph.ops = {op};
   CHECK(!no_times(graph, fast));
   graph.ops[0].duration.reset();

@@ -1,0 +1,209 @@
+#include "platforms/efficiency_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "sim/io/fields.h"
+#include "sim/io/quantity.h"
+#include "sim/io/shipped.h"
+#include "sim/io/text_file.h"
+#include "sim/io/yaml_document.h"
+
+namespace plimsoll {
+namespace {
+
+using enum Need;
+
+constexpr ShippedFiles efficiency_files{"file of efficiencies", "platforms/efficiency", ".yaml"};
+constexpr std::string_view efficiency_format = "plimsoll.efficiency.v1";
+
+/// A share above one: what the level-2 cache holds is read faster than from memory.
+constexpr double largest_share = 1.5, least_share = 1e-6;
+constexpr double largest_size = 1e9;
+
+void read_sizes(const YamlCursor& cursor, std::vector<double>& sizes) {
+  for (const YamlCursor& element : cursor.elements()) {
+    const double size = element.number(1, largest_size);
+    if (!sizes.empty() && !(size > sizes.back())) {
+      element.complain(fmt::format("sizes ascend, expected more than {}, {}", sizes.back(), element.found()));
+    }
+    sizes.push_back(size);
+  }
+  if (cursor.is_list() && sizes.empty()) cursor.complain("expected at least one size");
+}
+
+/// Keys `names`, and `share`; nothing where something is wrong, which is complained about.
+std::optional<SizeGrid> read_grid(const YamlCursor& cursor, const std::vector<std::string_view>& names) {
+  std::vector<std::vector<double>> sizes(names.size());
+  std::vector<bool> is_given(names.size());
+  std::vector<double> logarithms;
+  std::optional<YamlCursor> shares;
+  cursor.object([&](std::string_view key, const YamlCursor& value) {
+    const auto axis = std::ranges::find(names, key);
+    if (axis != names.end()) {
+      const auto at = static_cast<std::size_t>(axis - names.begin());
+      is_given[at] = true;
+      return read_sizes(value, sizes[at]);
+    }
+    if (key == "share") {
+      shares = value;
+      return;
+    }
+    std::vector<std::string_view> known = names;
+    known.emplace_back("share");
+    value.complain_unknown_key(known);
+  });
+  if (!cursor.is_object()) return std::nullopt;
+  std::size_t points = 1;
+  for (std::size_t a = 0; a < names.size(); ++a) {
+    if (!is_given[a]) cursor.complain_missing_key(names[a]);
+    points *= sizes[a].size();
+    for (std::size_t i = 1; i < sizes[a].size(); ++i) {
+      if (!(sizes[a][i] > sizes[a][i - 1])) return std::nullopt;
+    }
+  }
+  if (!shares) {
+    cursor.complain_missing_key("share");
+    return std::nullopt;
+  }
+  const std::vector<YamlCursor> elements = shares->elements();
+  for (const YamlCursor& element : elements) {
+    const double share = element.number(least_share, largest_share);
+    logarithms.push_back(std::log(std::max(share, least_share)));
+  }
+  if (!shares->is_list()) return std::nullopt;
+  if (elements.size() != points) {
+    shares->complain(
+        fmt::format("expected a share for each of the {} combinations of sizes, found {}", points, elements.size()));
+    return std::nullopt;
+  }
+  if (points == 0) return std::nullopt;
+  return SizeGrid(std::move(sizes), std::move(logarithms));
+}
+
+const std::vector<std::string_view> product_sizes{"m", "n", "k"};
+const std::vector<std::string_view> attention_sizes{"sequence", "heads"};
+
+void read_products(Efficiency& e, const YamlCursor& cursor) {
+  cursor.object([&](std::string_view dtype, const YamlCursor& grid) {
+    if (std::optional<SizeGrid> read = read_grid(grid, product_sizes)) e.product.emplace(dtype, *std::move(read));
+  });
+}
+
+/// By dtype a list of grids, each with its head size.
+void read_attention(Efficiency& e, const YamlCursor& cursor) {
+  cursor.object([&](std::string_view dtype, const YamlCursor& of_sizes) {
+    of_sizes.object([&](std::string_view head_size, const YamlCursor& grid) {
+      const Parsed<std::int64_t> size = parse_integer(head_size);
+      if (!size.fine() || size.value < 1 || size.value > 65536) {
+        return grid.complain("expected a head size from 1 to 65536 as the key");
+      }
+      std::optional<SizeGrid> read = read_grid(grid, attention_sizes);
+      if (read) e.attention[std::string(dtype)].emplace(static_cast<double>(size.value), *std::move(read));
+    });
+  });
+}
+
+double share_at(const YamlCursor& c) {
+  return c.number(least_share, largest_share);
+}
+
+const Field<Efficiency, const YamlCursor&> efficiency_fields[] = {
+    {"format", required,
+     [](Efficiency&, const YamlCursor& c) {
+       if (c.is_scalar() && c.string() != efficiency_format) {
+         c.complain(fmt::format("expected {}, {}", efficiency_format, c.found()));
+       }
+     }},
+    {"name", required, [](Efficiency& e, const YamlCursor& c) { e.name = c.string(); }},
+    {"source", required, [](Efficiency&, const YamlCursor& c) { c.string(); }},
+    {"model", required, [](Efficiency& e, const YamlCursor& c) { e.model = c.string(); }},
+    {"kernel_floor", optional, [](Efficiency& e, const YamlCursor& c) { e.kernel_floor = c.seconds(); }},
+    {"product", optional, read_products},
+    {"attention", optional, read_attention},
+    {"attention_backward", optional, [](Efficiency& e, const YamlCursor& c) { e.attention_backward = share_at(c); }},
+    {"batched_product", optional, [](Efficiency& e, const YamlCursor& c) { e.batched_product = share_at(c); }},
+    {"elementwise", optional, [](Efficiency& e, const YamlCursor& c) { e.elementwise = share_at(c); }},
+    {"norm", optional, [](Efficiency& e, const YamlCursor& c) { e.norm = share_at(c); }},
+    {"softmax", optional, [](Efficiency& e, const YamlCursor& c) { e.softmax = share_at(c); }},
+    {"optimizer", optional, [](Efficiency& e, const YamlCursor& c) { e.optimizer = share_at(c); }},
+};
+
+/// A list on lines of at most 110 columns.
+std::string written_list(std::string_view key, const std::vector<std::string>& words, std::size_t indent) {
+  std::string text, line = fmt::format("{:{}}{}: [", "", indent, key);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i] + (i + 1 == words.size() ? "]" : ",");
+    if (line.size() + 1 + word.size() > 110) {
+      text += line + "\n";
+      line = fmt::format("{:{}}", "", indent + 1);
+    }
+    line += (line.ends_with('[') ? "" : " ") + word;
+  }
+  return text + line + "\n";
+}
+
+std::string written_grid(const SizeGrid& grid, const std::vector<std::string_view>& names, std::size_t indent) {
+  std::string text;
+  for (std::size_t a = 0; a < names.size(); ++a) {
+    std::vector<std::string> sizes;
+    for (const double size : grid.sizes()[a]) sizes.push_back(fmt::format("{}", size));
+    text += written_list(names[a], sizes, indent);
+  }
+  std::vector<std::string> shares;
+  for (const double value : grid.values()) shares.push_back(fmt::format("{:.4g}", std::exp(value)));
+  return text + written_list("share", shares, indent);
+}
+
+}  // namespace
+
+Efficiency load_efficiency(std::string_view name_or_path) {
+  const std::filesystem::path path = find_file(name_or_path, efficiency_files);
+  return parse_efficiency(read_text_file(path), path.string());
+}
+
+Efficiency parse_efficiency(const std::string& text, std::string file_name) {
+  YamlDocument document(text, std::move(file_name));
+  Efficiency efficiency;
+  read_fields(document.root(), efficiency_fields, efficiency);
+  document.throw_if_any();
+  return efficiency;
+}
+
+std::vector<std::string> shipped_efficiencies() {
+  return shipped_names(efficiency_files);
+}
+
+std::string written_efficiency(const Efficiency& efficiency, const std::string& source) {
+  std::string text = fmt::format("format: {}\nname: {}\nsource: \"{}\"\nmodel: \"{}\"\n", efficiency_format,
+                                 efficiency.name, source, efficiency.model);
+  if (efficiency.kernel_floor > Seconds{0}) {
+    text += fmt::format("kernel_floor: {:.4g} us\n", 1e6 * efficiency.kernel_floor.value);
+  }
+  const std::pair<std::string_view, double> shares[] = {{"elementwise", efficiency.elementwise},
+                                                        {"norm", efficiency.norm},
+                                                        {"softmax", efficiency.softmax},
+                                                        {"optimizer", efficiency.optimizer},
+                                                        {"batched_product", efficiency.batched_product},
+                                                        {"attention_backward", efficiency.attention_backward}};
+  for (const auto& [key, share] : shares) {
+    if (share != 1) text += fmt::format("{}: {:.4g}\n", key, share);
+  }
+  if (!efficiency.product.empty()) text += "product:\n";
+  for (const auto& [dtype, grid] : efficiency.product) {
+    text += fmt::format("  {}:\n", dtype) + written_grid(grid, product_sizes, 4);
+  }
+  if (!efficiency.attention.empty()) text += "attention:\n";
+  for (const auto& [dtype, of_sizes] : efficiency.attention) {
+    text += fmt::format("  {}:\n", dtype);
+    for (const auto& [size, grid] : of_sizes) {
+      text += fmt::format("    {}:\n", size) + written_grid(grid, attention_sizes, 6);
+    }
+  }
+  return text;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,21 @@
+#pragma once
+// Files of measured efficiencies: YAML text -> Efficiency, and back. platforms/README.md describes the format.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/efficiency.h"
+
+namespace plimsoll {
+
+/// A path or the name of a shipped file; throws where it is neither, or the file is wrong.
+Efficiency load_efficiency(std::string_view name_or_path);
+Efficiency parse_efficiency(const std::string& text, std::string file_name);
+std::vector<std::string> shipped_efficiencies();
+
+/// As a file. Shares are written to four digits.
+std::string written_efficiency(const Efficiency&, const std::string& source);
+
+}  // namespace plimsoll

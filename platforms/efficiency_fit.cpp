@@ -1,0 +1,213 @@
+#include "platforms/efficiency_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "platforms/grid_fit.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+namespace {
+
+/// A row of the file, and where it is.
+struct Row {
+  std::size_t line = 0;
+  std::vector<double> numbers;  // of the columns
+};
+
+struct Csv {
+  std::vector<std::string> columns;
+  std::vector<Row> rows;
+};
+
+std::vector<std::string_view> fields_of(std::string_view line) {
+  std::vector<std::string_view> fields;
+  for (std::size_t at = 0; at <= line.size();) {
+    const std::size_t end = std::min(line.find(',', at), line.size());
+    fields.push_back(line.substr(at, end - at));
+    at = end + 1;
+  }
+  return fields;
+}
+
+[[noreturn]] void refuse(const std::string& file, std::size_t line, std::size_t column, const std::string& what) {
+  throw InputError(fmt::format("{}:{}:{}: {}", file, line, column, what));
+}
+
+Csv read_csv(const std::string& text, const std::string& file) {
+  Csv csv;
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) continue;
+    const std::vector<std::string_view> fields = fields_of(line);
+    if (csv.columns.empty()) {
+      for (const std::string_view field : fields) csv.columns.emplace_back(field);
+      continue;
+    }
+    if (fields.size() != csv.columns.size()) {
+      refuse(file, number, 1, fmt::format("expected {} fields, found {}", csv.columns.size(), fields.size()));
+    }
+    Row row{number, {}};
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      const Parsed<double> value = parse_number(fields[f]);
+      const auto column = static_cast<std::size_t>(fields[f].data() - line.data()) + 1;
+      if (!value.fine() || !(value.value > 0)) {
+        refuse(file, number, column,
+               fmt::format("{}: expected a number above 0, found '{}'", csv.columns[f], fields[f]));
+      }
+      row.numbers.push_back(value.value);
+    }
+    csv.rows.push_back(std::move(row));
+  }
+  return csv;
+}
+
+/// By name; nothing where there is none.
+std::optional<std::size_t> column_of(const Csv& csv, std::string_view name) {
+  const auto found = std::ranges::find(csv.columns, name);
+  if (found == csv.columns.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - csv.columns.begin());
+}
+
+struct TimeColumn {
+  std::size_t at = 0;
+  double unit = 1;  // seconds
+};
+
+TimeColumn time_column(const Csv& csv, const std::string& file) {
+  for (const auto& [name, unit] : {std::pair{"time_us", 1e-6}, std::pair{"time_ms", 1e-3}, std::pair{"time_s", 1.0}}) {
+    if (const std::optional<std::size_t> at = column_of(csv, name)) return {*at, unit};
+  }
+  std::string columns;
+  for (const std::string& column : csv.columns) columns += (columns.empty() ? "" : ",") + column;
+  refuse(file, 1, 1, fmt::format("expected a column time_us, time_ms or time_s, found '{}'", columns));
+}
+
+/// What a table is made of: sizes, the time that was measured there, what the device's peak alone would take, and the
+/// reference of shares.
+struct Measured {
+  std::size_t line = 0;
+  std::vector<double> sizes;
+  double head_size = 0;
+  Seconds time, computing, reference;
+};
+
+/// Sizes of a grid within those of rows.
+std::vector<std::vector<double>> sizes_within(std::vector<std::vector<double>> sizes, std::span<const Measured> rows) {
+  for (std::size_t a = 0; a < sizes.size(); ++a) {
+    const auto size = [&](const Measured& row) { return row.sizes[a]; };
+    const auto [least, most] = std::ranges::minmax(rows, {}, size);
+    const double low = least.sizes[a], high = most.sizes[a];
+    std::erase_if(sizes[a], [&](double each) { return each < low || each > high; });
+    if (sizes[a].empty()) sizes[a].push_back(low);
+  }
+  return sizes;
+}
+
+/// Products by their sizes, attention by sequence and heads of all samples; checks what a device cannot do.
+std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, const Device& device,
+                                    const FitOptions& options) {
+  const auto peak = device.peak.find(options.dtype);
+  if (peak == device.peak.end() || !device.memory_bandwidth) {
+    throw InputError(fmt::format("'{}' has no {}: shares are of a roofline", device.name,
+                                 device.memory_bandwidth ? "peak of " + options.dtype : "memory_bandwidth"));
+  }
+  const TimeColumn time = time_column(csv, file);
+  const auto need = [&](std::string_view name) {
+    if (const std::optional<std::size_t> at = column_of(csv, name)) return *at;
+    refuse(file, 1, 1, fmt::format("expected columns m,n,k or batch,sequence,heads,head_size, found no '{}'", name));
+  };
+  const bool is_attention = column_of(csv, "sequence").has_value();
+  const std::vector<std::size_t> at =
+      is_attention ? std::vector{need("batch"), need("sequence"), need("heads"), need("head_size")}
+                   : std::vector{need("m"), need("n"), need("k")};
+  std::vector<Measured> rows;
+  for (const Row& row : csv.rows) {
+    const auto number = [&](std::size_t i) { return row.numbers[at[i]]; };
+    Measured made{.line = row.line, .time = Seconds{time.unit * row.numbers[time.at]}};
+    if (is_attention) {
+      made.sizes = {number(1), number(0) * number(2)};
+      made.head_size = number(3);
+      made.computing = Flops{2 * number(0) * number(1) * number(1) * number(2) * number(3)} / peak->second;
+      made.reference = made.computing + options.kernel_floor;
+    } else {
+      const GpuKernel kernel{
+          .kind = KernelKind::product, .dtype = options.dtype, .m = number(0), .n = number(1), .k = number(2)};
+      made.sizes = {kernel.m, kernel.n, kernel.k};
+      made.computing = Flops{2 * kernel.m * kernel.n * kernel.k} / peak->second;
+      made.reference = product_roofline(device, kernel).value() + options.kernel_floor;
+    }
+    constexpr double tolerated = 0.95;
+    if (made.time.value < tolerated * made.computing.value) {
+      refuse(file, row.line, 1,
+             fmt::format("{}: the peak of {} allows {} at least, found {}", csv.columns[time.at], options.dtype,
+                         format_seconds(made.computing), format_seconds(made.time)));
+    }
+    rows.push_back(std::move(made));
+  }
+  constexpr std::size_t fewest = 8;
+  if (rows.size() < fewest) {
+    throw InputError(fmt::format("{}: expected at least {} rows, found {}", file, fewest, rows.size()));
+  }
+  return rows;
+}
+
+SizeGrid table_of_rows(const std::vector<std::vector<double>>& sizes, std::span<const Measured> rows) {
+  std::vector<GridSample> samples;
+  for (const Measured& row : rows) samples.push_back({row.sizes, std::log(row.reference / row.time)});
+  return fitted_grid(sizes_within(sizes, rows), samples);
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> product_grid_sizes() {
+  const std::vector<double> widths{128, 512, 1024, 2048, 4096, 8192, 16384, 65536};
+  return {{1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768}, widths, widths};
+}
+
+std::vector<std::vector<double>> attention_grid_sizes() {
+  return {{1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072},
+          {1, 4, 16, 64, 256, 1024, 4096, 16384}};
+}
+
+FittedTable fitted_table(const std::string& csv, const std::string& file_name, const Device& device,
+                         const FitOptions& options) {
+  const Csv table = read_csv(csv, file_name);
+  const std::vector<Measured> rows = measured_rows(table, file_name, device, options);
+  FittedTable fitted{.rows = rows.size()};
+  Efficiency& made = fitted.efficiency;
+  made = {.name = options.name, .model = device.model, .kernel_floor = options.kernel_floor};
+  std::map<double, std::vector<Measured>> by_head_size;
+  for (const Measured& row : rows) by_head_size[row.head_size].push_back(row);
+  for (const auto& [size, of_size] : by_head_size) {
+    SizeGrid grid = table_of_rows(size > 0 ? attention_grid_sizes() : product_grid_sizes(), of_size);
+    fitted.grid_points += grid.points();
+    for (const Measured& row : of_size) {
+      const Seconds said{row.reference.value / std::exp(grid.at(row.sizes))};
+      const auto all = static_cast<double>(rows.size());
+      fitted.mean_error += std::abs(std::max(said, row.computing) / row.time - 1) / all;
+      fitted.roofline_error += std::abs(row.reference / row.time - 1) / all;
+    }
+    if (size > 0) {
+      made.attention[options.dtype].emplace(size, std::move(grid));
+    } else {
+      made.product.emplace(options.dtype, std::move(grid));
+    }
+  }
+  return fitted;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,36 @@
+#pragma once
+// Tables of efficiencies from measured times: a CSV file becomes a grid that is as near to all its rows as it can be.
+
+#include <string>
+#include <vector>
+
+#include "sim/core/efficiency.h"
+#include "sim/core/platform.h"
+
+namespace plimsoll {
+
+/// The sizes of a grid for products: 12 of m, 8 of n and of k, as far as rows reach.
+std::vector<std::vector<double>> product_grid_sizes();
+/// And for attention: sequences and heads of all samples.
+std::vector<std::vector<double>> attention_grid_sizes();
+
+/// How well a table says the rows again that it was made of.
+struct FittedTable {
+  Efficiency efficiency;
+  std::size_t rows = 0, grid_points = 0;
+  double mean_error = 0, roofline_error = 0;  ///< mean of |predicted / measured - 1|
+};
+
+struct FitOptions {
+  std::string name;   ///< of the efficiencies
+  std::string dtype;  ///< a key of the device's peaks
+  Seconds kernel_floor{2e-6};
+};
+
+/// Columns `m,n,k` and a time (`time_us`, `time_ms` or `time_s`): products y(m, n) = x(m, k) w(k, n). Columns
+/// `batch,sequence,heads,head_size` and a time: causal fused attention, forward; others are passed by. Of several rows
+/// of the same sizes all count. Throws InputError, with the row's place, for what cannot be: another column where the
+/// time should be, fewer than 8 rows, a time that beats the device's peak by more than 5 %.
+FittedTable fitted_table(const std::string& csv, const std::string& file_name, const Device&, const FitOptions&);
+
+}  // namespace plimsoll

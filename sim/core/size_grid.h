@@ -1,0 +1,43 @@
+#pragma once
+// Numbers measured at some sizes, and between them: linear in the logarithms of the sizes, the nearest border's
+// outside.
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace plimsoll {
+
+/// At most so many sizes, such as those of a product.
+inline constexpr std::size_t most_axes = 3;
+
+/// What a place between the points of a grid takes of them: two to the number of axes, with weights that sum to one.
+struct GridShares {
+  std::array<std::size_t, 1U << most_axes> points{};
+  std::array<double, 1U << most_axes> weights{};
+  std::size_t count = 0;
+};
+
+class SizeGrid {
+ public:
+  SizeGrid() = default;
+  /// Sizes of each axis, positive and ascending; a value for each combination, the last axis the fastest.
+  SizeGrid(std::vector<std::vector<double>> sizes, std::vector<double> values);
+
+  /// Between the values around these sizes, one for each axis.
+  double at(std::span<const double> sizes) const;
+  GridShares shares(std::span<const double> sizes) const;
+  /// Whether the value there is that of a border.
+  bool is_outside(std::span<const double> sizes) const;
+
+  const std::vector<std::vector<double>>& sizes() const { return sizes_; }
+  const std::vector<double>& values() const { return values_; }
+  std::size_t points() const { return values_.size(); }
+
+ private:
+  std::vector<std::vector<double>> sizes_, logarithms_;
+  std::vector<double> values_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,164 @@
+// Times of kernels by measured efficiencies: sizes of kernels from counts alone, grids, and the roofline's floor.
+
+#include "sim/core/efficiency.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+#include <numbers>
+
+#include "sim/core/platform.h"
+#include "sim/core/scaling.h"
+
+using namespace plimsoll;
+
+namespace {
+
+/// 1,000 floating point operations a byte at the roofline's bend.
+Device gpu() {
+  Device device;
+  device.name = "gpu";
+  device.model = "made up";
+  device.peak = {{"bf16", FlopsPerSecond{1e15}}, {"fp32", FlopsPerSecond{1e14}}};
+  device.memory_bandwidth = BytesPerSecond{1e12};
+  device.launch_overhead = Seconds{7e-6};
+  return device;
+}
+
+TensorId add(Graph& graph, std::vector<std::int64_t> shape, const std::string& dtype = "bfloat16") {
+  graph.tensors.push_back({.name = "t", .bytes = Bytes{1}, .shape = std::move(shape), .dtype = dtype});
+  return id_at<TensorId>(graph.tensors.size() - 1);
+}
+
+Op product(Graph& graph, std::string kind, std::vector<std::vector<std::int64_t>> inputs,
+           std::vector<std::int64_t> output, double flops) {
+  Op op{.name = "p", .kind = std::move(kind), .flops = Flops{flops}, .bytes_moved = Bytes{1}};
+  for (std::vector<std::int64_t>& shape : inputs) op.inputs.push_back(add(graph, std::move(shape)));
+  op.outputs = {add(graph, std::move(output))};
+  return op;
+}
+
+double logarithm(double share) {
+  return std::log(share);
+}
+
+}  // namespace
+
+TEST_CASE("a grid holds its values, goes linearly in logarithms between, and keeps its border outside",
+          "[efficiency]") {
+  const SizeGrid grid({{1, 10, 1000}, {2, 8}}, {0, 1, 10, 11, 40, 41});
+  for (const auto& [row, column, value] :
+       {std::tuple{1.0, 2.0, 0.0}, {1.0, 8.0, 1.0}, {10.0, 2.0, 10.0}, {1000.0, 8.0, 41.0}}) {
+    CHECK(grid.at(std::array{row, column}) == Approx(value).margin(1e-12));
+  }
+  CHECK(grid.at(std::array{100.0, 4.0}) == Approx(25.5));  // half of the way in both
+  CHECK(grid.at(std::array{std::sqrt(10.0), 2.0}) == Approx(5));
+  CHECK(grid.at(std::array{0.1, 64.0}) == Approx(1).margin(1e-12));
+  CHECK(grid.at(std::array{1e6, 1.0}) == Approx(40));
+  CHECK(grid.is_outside(std::array{1001.0, 2.0}));
+  CHECK(!grid.is_outside(std::array{1000.0, 2.0}));
+}
+
+TEST_CASE("sizes of a product follow from its flops and how many numbers it reads and makes", "[efficiency]") {
+  Graph graph;
+  graph.source.dtype = "bf16";
+  // y(16384, 4096) = x(16384, 14336) w^T: x as it lies in memory, w transposed
+  const GpuKernel down = gpu_kernel(
+      graph, product(graph, "mm", {{2, 8192, 14336}, {4096, 14336}}, {16384, 4096}, 2.0 * 16384 * 4096 * 14336));
+  CHECK(down == GpuKernel{.kind = KernelKind::product, .dtype = "bf16", .batch = 1, .m = 16384, .n = 4096, .k = 14336});
+  // with a bias, which is no operand, and whose flops are counted
+  const GpuKernel biased = gpu_kernel(graph, product(graph, "addmm", {{768}, {512, 3072}, {3072, 768}}, {512, 768},
+                                                     2.0 * 512 * 768 * 3072 + 512 * 768));
+  CHECK(biased == GpuKernel{.kind = KernelKind::product, .dtype = "bf16", .batch = 1, .m = 512, .n = 768, .k = 3072});
+  const GpuKernel batched = gpu_kernel(
+      graph, product(graph, "bmm", {{96, 128, 64}, {96, 64, 100}}, {96, 128, 100}, 2.0 * 96 * 128 * 64 * 100));
+  CHECK(batched ==
+        GpuKernel{.kind = KernelKind::batched_product, .dtype = "bf16", .batch = 96, .m = 128, .n = 100, .k = 64});
+  // counts that contradict the flops
+  CHECK(gpu_kernel(graph, product(graph, "mm", {{8, 8}, {8, 8}}, {8, 8}, 5000)).kind == KernelKind::other);
+  CHECK(gpu_kernel(graph, product(graph, "mm", {{}, {8, 8}}, {8, 8}, 1024)).kind == KernelKind::other);
+}
+
+TEST_CASE("sizes of attention follow from its flops, causal or whole, forward and backward", "[efficiency]") {
+  Graph graph;
+  graph.source.dtype = "bf16";
+  const double numbers = 2.0 * 32 * 8192 * 128;
+  for (const double products : {2.0, 4.0}) {
+    const GpuKernel forward = gpu_kernel(
+        graph, product(graph, "_scaled_dot_product_cudnn_attention", {{2, 8192, 32, 128}, {2, 8192, 8, 4, 128}},
+                       {2, 32, 8192, 128}, products * numbers * 8192));
+    CHECK(forward ==
+          GpuKernel{.kind = KernelKind::attention, .dtype = "bf16", .sequence = 8192, .heads = 64, .head_size = 128});
+  }
+  const GpuKernel backward =
+      gpu_kernel(graph, product(graph, "_scaled_dot_product_flash_attention_backward",
+                                {{2, 32, 8192, 128}, {2, 32, 8192, 128}}, {2, 32, 8192, 128}, 5 * numbers * 8192));
+  CHECK(backward.kind == KernelKind::attention_backward);
+  CHECK(backward.sequence == 8192);
+}
+
+TEST_CASE("a kernel takes its roofline over the share that was measured, and never less than its peak allows",
+          "[efficiency]") {
+  const Device device = gpu();
+  const KernelWork none;
+  Efficiency efficiency{.kernel_floor = Seconds{2e-6}};
+  efficiency.product.emplace("bf16", SizeGrid({{1000, 4000}, {1000}, {1000}}, {logarithm(0.5), logarithm(2)}));
+  const auto of = [](double m) {
+    return GpuKernel{.kind = KernelKind::product, .dtype = "bf16", .m = m, .n = 1000, .k = 1000};
+  };
+  // 2e9 flops take 2 us at the peak, 6e6 bytes 6 us: twice 6 + 2
+  const std::optional<KernelTime> small = kernel_time(efficiency, device, of(1000), none);
+  REQUIRE(small);
+  CHECK(small->time.value == Approx(16e-6));
+  CHECK(small->by == TimedBy::table);
+  // half-way in logarithms the share is 1: 10e6 bytes
+  CHECK(kernel_time(efficiency, device, of(2000), none)->time.value == Approx(12e-6));
+  CHECK(kernel_time(efficiency, device, of(9000), none)->by == TimedBy::border);
+  GpuKernel large{.kind = KernelKind::product, .dtype = "bf16", .m = 4e6, .n = 1e4, .k = 1e4};
+  CHECK(kernel_time(efficiency, device, large, none)->time.value == Approx(2 * 4e6 * 1e8 / 1e15));
+  // half precision shares the units of bf16; fp32 does not
+  large.dtype = "fp16";
+  CHECK(!kernel_time(efficiency, device, large, none));  // the device has no peak of it
+  large.dtype = "fp32";
+  CHECK(!kernel_time(efficiency, device, large, none));
+}
+
+TEST_CASE("other kernels reach a share of the bandwidth by their sort", "[efficiency]") {
+  const Device device = gpu();
+  Efficiency efficiency{.kernel_floor = Seconds{1e-6}};
+  efficiency.elementwise = 0.8;
+  efficiency.norm = 0.5;
+  efficiency.optimizer = 0.25;
+  const KernelWork work{.flops = {}, .bytes = Bytes{1'000'000}, .traffic = 2, .launches = 3};
+  const auto time = [&](KernelKind kind) { return kernel_time(efficiency, device, {.kind = kind}, work)->time.value; };
+  CHECK(time(KernelKind::elementwise) == Approx(2.5e-6 + 3e-6));
+  CHECK(time(KernelKind::norm) == Approx(4e-6 + 3e-6));
+  CHECK(time(KernelKind::softmax) == Approx(2e-6 + 3e-6));
+  CHECK(time(KernelKind::optimizer) == Approx(8e-6 + 3e-6));
+  CHECK(!kernel_time(efficiency, device, {.kind = KernelKind::other}, work));
+}
+
+TEST_CASE("a graph's ops take the times of tables where the device has them, others their rooflines", "[efficiency]") {
+  Graph graph;
+  graph.source = {.kind = Source::Kind::computed, .dtype = "bf16", .notes = {}};
+  const double flops = 2e9;
+  graph.ops = {product(graph, "mm", {{1000, 1000}, {1000, 1000}}, {1000, 1000}, flops),
+               product(graph, "convolution", {{1000, 1000}, {1000, 1000}}, {1000, 1000}, flops)};
+  for (Op& op : graph.ops) op.bytes_moved = Bytes{6'000'000};
+  Device device = gpu();
+  const auto time = [&](std::size_t op) { return duration(graph, graph.ops[op], device, Saving::keep)->value; };
+  CHECK(time(0) == Approx(6e-6 + 7e-6));
+  CHECK(timed_by(graph, graph.ops[0], device) == TimedBy::roofline);
+  auto efficiency = std::make_shared<Efficiency>();
+  efficiency->product.emplace("bf16", SizeGrid({{1000}, {1000}, {1000}}, {logarithm(0.5)}));
+  device.efficiency = efficiency;
+  CHECK(time(0) == Approx(12e-6));
+  CHECK(timed_by(graph, graph.ops[0], device) == TimedBy::table);
+  CHECK(time(1) == Approx(6e-6 + 7e-6));
+  CHECK(timed_by(graph, graph.ops[1], device) == TimedBy::roofline);
+  // what was measured on the device stays
+  graph.source.device = device.model;
+  graph.ops[0].duration = Seconds{1};
+  CHECK(time(0) == 1);
+  CHECK(!timed_by(graph, graph.ops[0], device));
+}

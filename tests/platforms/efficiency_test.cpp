@@ -1,0 +1,189 @@
+// Files of efficiencies, and tables made of measured times. Against public measurements where ../shared is there
+// (PLIMSOLL_SHARED names it).
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+#include "platforms/efficiency_file.h"
+#include "platforms/efficiency_fit.h"
+#include "platforms/platform_file.h"
+#include "sim/io/text_file.h"
+#include "tests/bad_input.h"
+
+using namespace plimsoll;
+
+namespace {
+
+Device device() {
+  return load_platform("h200").devices.front();
+}
+
+std::string complaint_about(const std::string& csv, const std::string& dtype = "bf16") {
+  return complaint_of([&] { fitted_table(csv, "times.csv", device(), {.name = "mine", .dtype = dtype}); });
+}
+
+/// Eight rows of products with m from 16 on, each twice as long as the roofline.
+std::string eight_rows() {
+  std::string csv = "m,n,k,time_us\n";
+  for (int m = 16; m <= 2048; m *= 2) csv += std::to_string(m) + ",4096,4096," + std::to_string(20 + m / 16) + "\n";
+  return csv;
+}
+
+}  // namespace
+
+TEST_CASE("a table of times that are a share of the roofline everywhere says that share", "[efficiency]") {
+  const Device gpu = device();
+  std::string csv = "m,n,k,time_us\n";
+  std::mt19937 random(7);
+  const auto size = [&](double most) {
+    return std::floor(std::exp(std::uniform_real_distribution(0.0, std::log(most))(random)));
+  };
+  for (int row = 0; row < 400; ++row) {
+    const GpuKernel kernel{
+        .kind = KernelKind::product, .dtype = "bf16", .m = size(30000), .n = 100 + size(60000), .k = 100 + size(60000)};
+    const double seconds = (product_roofline(gpu, kernel)->value + 2e-6) / 0.6;
+    csv += std::to_string(static_cast<int>(kernel.m)) + "," + std::to_string(static_cast<int>(kernel.n)) + "," +
+           std::to_string(static_cast<int>(kernel.k)) + "," + std::to_string(1e6 * seconds) + "\n";
+  }
+  const FittedTable fitted = fitted_table(csv, "f.csv", gpu, {.name = "mine", .dtype = "bf16"});
+  CHECK(fitted.rows == 400);
+  CHECK(fitted.mean_error < 1e-4);
+  CHECK(fitted.roofline_error == Approx(0.4).margin(1e-3));
+  for (const double value : fitted.efficiency.product.at("bf16").values())
+    CHECK(std::exp(value) == Approx(0.6).epsilon(1e-3));
+}
+
+TEST_CASE("a written table reads as it was", "[efficiency]") {
+  FittedTable fitted = fitted_table(eight_rows(), "f.csv", device(), {.name = "mine", .dtype = "bf16"});
+  Efficiency& made = fitted.efficiency;
+  made.norm = 0.65;
+  made.attention["bf16"].emplace(128, SizeGrid({{512, 4096}, {64}}, {std::log(0.25), std::log(0.5)}));
+  const std::string text = written_efficiency(made, "made up, 2026-11-27");
+  const Efficiency read = parse_efficiency(text, "f.yaml");
+  CHECK(read.name == "mine");
+  CHECK(read.model == "NVIDIA H200");
+  CHECK(read.norm == 0.65);
+  CHECK(read.kernel_floor.value == Approx(2e-6));
+  CHECK(read.product.at("bf16").sizes() == made.product.at("bf16").sizes());
+  for (std::size_t i = 0; i < made.product.at("bf16").points(); ++i) {
+    CHECK(read.product.at("bf16").values()[i] == Approx(made.product.at("bf16").values()[i]).margin(1e-3));
+  }
+  CHECK(std::exp(read.attention.at("bf16").at(128).values()[1]) == Approx(0.5));
+  CHECK(written_efficiency(read, "made up, 2026-11-27") == text);
+}
+
+TEST_CASE("times that cannot be are refused with their place", "[efficiency]") {
+  const std::string rows = eight_rows();
+  CHECK(complaint_about("m,n,k,tflops\n16,16,16,4\n") ==
+        "times.csv:1:1: expected a column time_us, time_ms or time_s, found 'm,n,k,tflops'");
+  CHECK(complaint_about("m,n,time_us\n16,16,4\n") ==
+        "times.csv:1:1: expected columns m,n,k or batch,sequence,heads,head_size, found no 'k'");
+  CHECK(complaint_about("m,n,k,time_us\n16,16,16,4\n") == "times.csv: expected at least 8 rows, found 1");
+  CHECK(complaint_about(rows + "16,,16,4\n") == "times.csv:10:4: n: expected a number above 0, found ''");
+  CHECK(complaint_about(rows + "16,16,4\n") == "times.csv:10:1: expected 4 fields, found 3");
+  CHECK(complaint_about(rows + "8192,8192,8192,1000\n") ==
+        "times.csv:10:1: time_us: the peak of bf16 allows 1.11 ms at least, found 1.00 ms");
+  CHECK(complaint_about(rows, "fp8") == "'gpu' has no peak of fp8: shares are of a roofline");
+}
+
+TEST_CASE("a platform names efficiencies, and a wrong file is refused where it is wrong", "[efficiency]") {
+  const std::string head = "format: plimsoll.efficiency.v1\nname: e\nsource: s\nmodel: M\n";
+  const auto complaint = [&](const std::string& rest) {
+    return complaint_of([&] { parse_efficiency(head + rest, "e.yaml"); });
+  };
+  CHECK(complaint("product: {bf16: {m: [1, 2], n: [1], k: [1], share: [0.5]}}\n") ==
+        "e.yaml:5:52: product.bf16.share: expected a share for each of the 2 combinations of sizes, found 1");
+  CHECK(complaint("product: {bf16: {m: [2, 1], n: [1], k: [1], share: [0.5, 0.5]}}\n") ==
+        "e.yaml:5:25: product.bf16.m[1]: sizes ascend, expected more than 2, found '1'");
+  CHECK(complaint("product: {bf16: {m: [1], n: [1], k: [1], share: [989]}}\n")
+            .starts_with("e.yaml:5:50: product.bf16.share[0]: "));
+  CHECK(complaint("nrom: 0.6\n").find("did you mean 'norm'?") != std::string::npos);
+}
+
+TEST_CASE("every shipped file of efficiencies reads, under its file's name", "[efficiency]") {
+  const std::vector<std::string> names = shipped_efficiencies();
+  CHECK(names == std::vector<std::string>{"a100_sxm", "h100_sxm", "h200_sxm"});
+  for (const std::string& name : names) {
+    INFO(name);
+    const Efficiency read = load_efficiency(name);
+    CHECK(read.name == name);
+    CHECK(read.product.at("bf16").points() == 768);
+    CHECK(read.attention.at("bf16").contains(128));
+    CHECK(read.elementwise < 1);
+  }
+}
+
+TEST_CASE("a platform takes efficiencies by its file or behind a colon", "[efficiency]") {
+  const Platform plain = load_platform("h200"), with = load_platform("h200:efficiency=h100_sxm");
+  CHECK(!plain.devices.front().efficiency);
+  CHECK(with.name == "h200:efficiency=h100_sxm");
+  REQUIRE(with.devices.front().efficiency);
+  CHECK(with.devices.front().efficiency->model == "NVIDIA H100 80GB HBM3");
+  std::string text = read_text_file(find_platform("h200"));
+  text.insert(text.find("    memory_bandwidth"), "    efficiency: h200_sxm\n");
+  CHECK(parse_platform(text, "mine.yaml").devices.front().efficiency->name == "h200_sxm");
+  text.replace(text.find("h200_sxm"), 8, "h200_sxn");
+  CHECK(
+      complaint_of([&] { parse_platform(text, "mine.yaml"); }).ends_with("found 'h200_sxn'; did you mean 'h200_sxm'?"));
+  CHECK(complaint_of([] { load_platform("h200:eficiency=h200_sxm"); }).find("did you mean 'efficiency'?") !=
+        std::string::npos);
+}
+
+TEST_CASE("public times of products are said again by tables that have not seen them", "[efficiency]") {
+  const char* shared = std::getenv("PLIMSOLL_SHARED");
+  if (shared == nullptr) {
+    WARN("PLIMSOLL_SHARED is not set: no public time is compared");
+    return;
+  }
+  struct Case {
+    const char *file, *platform;
+    double most;  ///< mean error
+  };
+  for (const Case& each :
+       {Case{"a100_sxm", "a100_80g", 0.095}, {"h100_sxm", "h100_sxm_8", 0.06}, {"h200_sxm", "h200", 0.07}}) {
+    const auto path =
+        std::filesystem::path(shared) / "data/gpu_kernels" / (std::string("gemm_bf16_") + each.file + ".csv.gz");
+    const std::string all = read_text_file(path);
+    // A tenth of the pairs of n and k is held out.
+    std::string seen, held;
+    std::size_t at = all.find('\n') + 1;
+    const std::string head = all.substr(0, at);
+    while (at < all.size()) {
+      const std::size_t end = std::min(all.find('\n', at), all.size());
+      const std::string line = all.substr(at, end - at);
+      at = end + 1;
+      const std::size_t first = line.find(','), last = line.rfind(',');
+      const std::size_t pair = std::hash<std::string>{}(line.substr(first, last - first));
+      (pair % 10 == 3 ? held : seen) += line + "\n";
+    }
+    const Device gpu = load_platform(each.platform).devices.front();
+    // What is shipped is what the command makes of all rows.
+    const FittedTable whole = fitted_table(all, "all", gpu, {.name = "all", .dtype = "bf16"});
+    const Efficiency shipped = load_efficiency(each.file);
+    double apart = 0;
+    for (std::size_t i = 0; i < shipped.product.at("bf16").points(); ++i) {
+      const double again = whole.efficiency.product.at("bf16").values()[i];
+      apart = std::max(apart, std::abs(shipped.product.at("bf16").values()[i] - again));
+    }
+    CHECK(apart < 1e-3);
+    const FittedTable fitted = fitted_table(head + seen, "seen", gpu, {.name = "seen", .dtype = "bf16"});
+    double error = 0, rows = 0;
+    for (std::size_t from = 0; from < held.size();) {
+      const std::size_t end = held.find('\n', from);
+      double m = 0, n = 0, k = 0, time = 0;
+      REQUIRE(std::sscanf(held.c_str() + from, "%lf,%lf,%lf,%lf", &m, &n, &k, &time) == 4);
+      from = end + 1;
+      const GpuKernel kernel{.kind = KernelKind::product, .dtype = "bf16", .m = m, .n = n, .k = k};
+      error += std::abs(kernel_time(fitted.efficiency, gpu, kernel, {})->time.value / (1e-6 * time) - 1);
+      ++rows;
+    }
+    INFO(each.file << ": " << fitted.grid_points << " numbers, " << rows << " rows held out, " << 100 * error / rows
+                   << " % off, in its own rows " << 100 * fitted.mean_error);
+    CHECK(rows > 2000);
+    CHECK(fitted.grid_points <= 800);
+    CHECK(error / rows <= each.most);
+  }
+}
