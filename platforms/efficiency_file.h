@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/core/efficiency.h"
+#include "sim/ops/efficiency.h"
 
 namespace plimsoll {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/core/efficiency.h"
 #include "sim/core/platform.h"
+#include "sim/ops/efficiency.h"
 
 namespace plimsoll {
 

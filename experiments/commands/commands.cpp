@@ -8,9 +8,9 @@
 #include "experiments/study/planning_watch.h"
 #include "experiments/study/understood.h"
 #include "sim/core/device_name.h"
-#include "sim/core/efficiency.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
+#include "sim/core/scaling.h"
 #include "sim/io/input_error.h"
 #include "sim/io/one_of.h"
 #include "sim/io/quantity.h"
@@ -174,7 +174,7 @@ void note_times(const Problem& problem) {
       problem.of_ops ? *problem.of_ops : problem.graph;  // a chain made of a graph names the platform's
   const std::string& device = timed.source.device;
   const std::string of = device.empty() ? "are of no device" : fmt::format("were measured on '{}'", device);
-  const std::shared_ptr<const Efficiency> efficiency = problem.platform.devices.front().efficiency;
+  const std::shared_ptr<const KernelTimes> efficiency = problem.platform.devices.front().efficiency;
   const std::string by =
       efficiency ? fmt::format("by the efficiencies '{}', measured on '{}'", efficiency->name, efficiency->model)
                  : "max(flops / peak, bytes moved / memory bandwidth) + launch overhead";

@@ -12,8 +12,8 @@
 #include "experiments/study/percent.h"
 #include "experiments/study/reserved_memory.h"
 #include "sim/core/codec.h"
-#include "sim/core/efficiency.h"
 #include "sim/core/names.h"
+#include "sim/core/scaling.h"
 #include "sim/io/quantity.h"
 #include "sim/measure/memory_profile.h"
 

@@ -116,12 +116,13 @@ void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
 void SweepInputs::read_platform(const ExperimentFile& file, std::size_t element) {
   const std::string& reference = file.experiment.platforms[element];
   const auto [path, text] = found(file, "platforms", element, [&] { return read(find_platform(reference)); });
-  Platform platform =
-      found(file, "platforms", element, [&] { return with_options(parse_platform(text, path), reference); });
+  Platform platform = parse_platform(text, path);
+  found(file, "platforms", element, [&] { return platform = with_options(std::move(platform), reference); });
   std::string all = text;
-  std::shared_ptr<const Efficiency> last;
+  std::shared_ptr<const KernelTimes> last;
   for (const Device& device : platform.devices) {
-    if (device.efficiency && device.efficiency != last) all += written_efficiency(*device.efficiency, "");
+    const auto* efficiency = dynamic_cast<const Efficiency*>(device.efficiency.get());
+    if (efficiency != nullptr && device.efficiency != last) all += written_efficiency(*efficiency, "");
     last = device.efficiency;
   }
   digests_[reference] = digest(all);

@@ -17,7 +17,7 @@
 namespace plimsoll {
 
 enum class CodecKind : std::uint8_t;  // codec.h
-struct Efficiency;                    // efficiency.h
+class KernelTimes;                    // scaling.h
 
 /// How fast a device packs and unpacks, as measured: bytes of the tensor, not of its packed form.
 struct CodecRate {
@@ -40,7 +40,7 @@ struct Device {
   bool takes_trace_times = false;      ///< `ideal`: every duration is the trace's, whatever it was measured on
   std::vector<CodecRate> codec_rates;  ///< measured; a codec of no kind in it takes the time of what it moves
   std::optional<BytesPerSecond> adam;  ///< bytes of parameters that Adam updates per second; unset: by what it moves
-  std::shared_ptr<const Efficiency>
+  std::shared_ptr<const KernelTimes>
       efficiency;  ///< of its kernels, shared by all instances; unset: times are rooflines
 };
 

@@ -4,7 +4,6 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/device_name.h"
-#include "sim/core/efficiency.h"
 #include "sim/core/op_attribute.h"
 
 namespace plimsoll {
@@ -117,9 +116,8 @@ namespace {
 /// By the device's efficiencies; nothing where it has none for the op, or the trace's time holds.
 std::optional<KernelTime> time_by_efficiency(const Graph& graph, const Op& op, const Device& device) {
   if (!device.efficiency || (op.duration && times_hold(graph.source, device))) return std::nullopt;
-  if (!op.flops || !op.bytes_moved || (op.phase == Phase::update && device.adam)) return std::nullopt;
-  return kernel_time(*device.efficiency, device, gpu_kernel(graph, op),
-                     {*op.flops, *op.bytes_moved, op.traffic, op.launches});
+  if (op.phase == Phase::update && device.adam) return std::nullopt;
+  return device.efficiency->time(graph, op, device);
 }
 
 }  // namespace

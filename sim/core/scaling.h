@@ -2,7 +2,7 @@
 // How long an op takes on a device. A trace's times hold on the device it was measured on and on devices that take a
 // trace's times as they stand (`ideal`). Anywhere else they are replaced by the roofline of flops and bytes moved:
 //   max(flops / peak[dtype], bytes_moved / memory_bandwidth) + launch_overhead
-// Where the device has measured efficiencies, kernels of graphs take the time that these say (efficiency.h).
+// Where the device has measured efficiencies, kernels of graphs take the time that these say (KernelTimes).
 // Updates move their bytes at the rate of Adam, where the device states one.
 // Updates that are made together share launches (sim/model/update_launches.h).
 
@@ -16,7 +16,25 @@
 
 namespace plimsoll {
 
-enum class TimedBy : std::uint8_t;  // efficiency.h
+/// By which figures a kernel's time was found: a table of measured sizes, its border, a share of the bandwidth or the
+/// peak, the roofline.
+enum class TimedBy : std::uint8_t { table, border, share, roofline };
+
+struct KernelTime {
+  Seconds time;
+  TimedBy by = TimedBy::roofline;
+};
+
+/// How long kernels take on a GPU, as measured (sim/ops/efficiency.h).
+class KernelTimes {
+ public:
+  virtual ~KernelTimes() = default;
+  /// Nothing where the roofline holds: of sorts of kernels that were not measured, or without the figures that it
+  /// needs.
+  virtual std::optional<KernelTime> time(const Graph&, const Op&, const Device&) const = 0;
+
+  std::string name, model;  ///< of the file; the GPU that was measured
+};
 
 /// What the roofline needs to know of one op.
 struct OpCost {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "sim/core/collective_op.h"
-#include "sim/core/efficiency.h"
+#include "sim/core/scaling.h"
 #include "sim/core/tolerance.h"
 #include "sim/judge/judges.h"
 #include "sim/judge/packed_forms.h"
@@ -60,9 +60,8 @@ std::optional<double> in_proportion(std::optional<double> whole, const std::opti
 std::optional<double> seconds_by_efficiency(const Graph& graph, const Op& op, const Device& device) {
   const bool is_measured = as_measured(graph.source, device) && op.duration;
   const bool by_adam = op.phase == Phase::update && device.adam;
-  if (!device.efficiency || is_measured || by_adam || !op.flops || !op.bytes_moved) return std::nullopt;
-  const std::optional<KernelTime> found = kernel_time(*device.efficiency, device, gpu_kernel(graph, op),
-                                                      {*op.flops, *op.bytes_moved, op.traffic, op.launches});
+  if (!device.efficiency || is_measured || by_adam) return std::nullopt;
+  const std::optional<KernelTime> found = device.efficiency->time(graph, op, device);
   return found ? std::optional(found->time.value) : std::nullopt;
 }
 

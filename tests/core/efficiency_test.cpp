@@ -1,6 +1,6 @@
 // Times of kernels by measured efficiencies: sizes of kernels from counts alone, grids, and the roofline's floor.
 
-#include "sim/core/efficiency.h"
+#include "sim/ops/efficiency.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -101,7 +101,8 @@ TEST_CASE("a kernel takes its roofline over the share that was measured, and nev
           "[efficiency]") {
   const Device device = gpu();
   const KernelWork none;
-  Efficiency efficiency{.kernel_floor = Seconds{2e-6}};
+  Efficiency efficiency;
+  efficiency.kernel_floor = Seconds{2e-6};
   efficiency.product.emplace("bf16", SizeGrid({{1000, 4000}, {1000}, {1000}}, {logarithm(0.5), logarithm(2)}));
   const auto of = [](double m) {
     return GpuKernel{.kind = KernelKind::product, .dtype = "bf16", .m = m, .n = 1000, .k = 1000};
@@ -125,7 +126,8 @@ TEST_CASE("a kernel takes its roofline over the share that was measured, and nev
 
 TEST_CASE("other kernels reach a share of the bandwidth by their sort", "[efficiency]") {
   const Device device = gpu();
-  Efficiency efficiency{.kernel_floor = Seconds{1e-6}};
+  Efficiency efficiency;
+  efficiency.kernel_floor = Seconds{1e-6};
   efficiency.elementwise = 0.8;
   efficiency.norm = 0.5;
   efficiency.optimizer = 0.25;

@@ -5,21 +5,48 @@
 //   attention:  (flops / peak + floor) / share(sequence, heads)
 //   others:     max(flops / peak, bytes / (share x bandwidth)) + floor
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 
-#include "sim/core/gpu_kernel.h"
-#include "sim/core/size_grid.h"
+#include "sim/core/scaling.h"
 #include "sim/core/units.h"
+#include "sim/ops/size_grid.h"
 
 namespace plimsoll {
 
-struct Device;
+/// Kernels whose speeds are measured apart. `other`: none of these, such as convolutions.
+enum class KernelKind : std::uint8_t {
+  elementwise,
+  norm,
+  softmax,
+  product,
+  batched_product,
+  attention,  ///< fused: scores are not kept
+  attention_backward,
+  optimizer,
+  other
+};
+
+struct GpuKernel {
+  KernelKind kind = KernelKind::other;
+  std::string dtype;                              ///< what products compute in, as platforms write it: `bf16`
+  double batch = 1, m = 0, n = 0, k = 0;          ///< of products: y(m, n) = x(m, k) w(k, n), `batch` of them
+  double sequence = 0, heads = 0, head_size = 0;  ///< of attention; heads of all samples
+
+  friend bool operator==(const GpuKernel&, const GpuKernel&) = default;
+};
+
+/// Of a product the sizes follow from its flops and how many numbers its two operands and its result have. They say
+/// nothing of how these lie in memory: views and transposed operands are read as well. `other` where they contradict
+/// each other, or the trace does not have them.
+GpuKernel gpu_kernel(const Graph&, const Op&);
 
 /// Shares are of the roofline of the device that they are applied to.
-struct Efficiency {
-  std::string name, model;                               ///< of the file; the GPU that was measured
+struct Efficiency final : KernelTimes {
+  std::optional<KernelTime> time(const Graph&, const Op&, const Device&) const override;
+
   Seconds kernel_floor;                                  ///< the shortest kernel
   std::map<std::string, SizeGrid, std::less<>> product;  ///< by dtype: logarithm of the share by m, n, k
   /// By dtype and head size: logarithm of the share by sequence and heads of all samples, of causal forwards.
@@ -27,14 +54,6 @@ struct Efficiency {
   double attention_backward = 1;                                 ///< share of the backward, of the forward's
   double elementwise = 1, norm = 1, softmax = 1, optimizer = 1;  ///< of the memory's bandwidth
   double batched_product = 1;                                    ///< of the peak
-};
-
-/// By which figures a kernel's time was found.
-enum class TimedBy : std::uint8_t { table, border, share, roofline };
-
-struct KernelTime {
-  Seconds time;
-  TimedBy by = TimedBy::roofline;
 };
 
 /// The time of a kernel with so many flops and bytes moved (`traffic` times, by `launches` kernels). Nothing where the

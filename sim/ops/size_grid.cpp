@@ -1,4 +1,4 @@
-#include "sim/core/size_grid.h"
+#include "sim/ops/size_grid.h"
 
 #include <algorithm>
 #include <cmath>
