@@ -254,8 +254,9 @@ def draw(figure, strategies):
                            label="proven: none of a class is faster"))
     times = [time / base for points in fronts.values() for _, time in points] + ([] if seconds_only else [1.0])
     fastest, slowest = min(times, default=0), max(times, default=1)
-    # What takes far longer than all that are worth their memory would leave no room for these.
-    slowest = min(slowest, fastest + 2.2 * max((time / base - fastest for _, time in best), default=slowest))
+    if not spans_a_decade(fastest, slowest):
+        # What takes far longer than all that are worth their memory would leave no room for these.
+        slowest = min(slowest, fastest + 2.2 * max((time / base - fastest for _, time in best), default=slowest))
     if spans_a_decade(fastest, slowest):
         axes.set_yscale("log")
         make_logarithmic(axes.yaxis)

@@ -97,7 +97,7 @@ void compare(const Problem& problem, const std::vector<TriedWay>& ways, const st
   }
 }
 
-TEST_CASE("compress_plan is near the best of all choices of bits", "[compression][compress_plan][third-2]") {
+TEST_CASE("compress_plan is near the best of all choices of bits", "[compression][compress_plan][third-0]") {
   Gaps gaps;
   for (const RandomCase seed : random_cases(1, 100)) {
     const Problem problem = small_pictures(seed);
@@ -214,7 +214,7 @@ TEST_CASE(
 }
 
 TEST_CASE("compress_plan is near the best of all choices of bits, values that are made again and values on the host",
-          "[compression][compress_plan][third-2]") {
+          "[compression][compress_plan][third-1]") {
   for (const bool chains : {false, true}) {
     Gaps gaps;
     for (const RandomCase seed : random_cases(1, 40)) {
@@ -419,8 +419,12 @@ TEST_CASE("compress_plan of 1,100 ops keeps to budget and error, is never slower
   }
 }
 
-TEST_CASE("compress_plan is never slower than one number of bits for all", "[compression][compress_plan][third-2]") {
-  for (const char* model : {"resnet18:batch=8", "deit_ti:batch=4"}) {
+TEST_CASE("compress_plan is never slower than one number of bits for all", "[compression][compress_plan][third-0]") {
+  const std::uint32_t one = static_cast<std::uint32_t>(turn().value_or(0) / 3 % 2);  // every second of its turns
+  const std::vector<const char*> models{"resnet18:batch=8", "deit_ti:batch=4"};
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    if (!every_case() && m != one) continue;
+    const char* model = models[m];
     const Problem problem = problem_of(framework_graph(model), load_platform("h200"));
     for (const char* bits : {"8", "4", "2"}) {
       const Plan same =
