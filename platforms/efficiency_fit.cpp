@@ -13,6 +13,7 @@
 
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
+#include "sim/ops/size_grid.h"
 
 namespace plimsoll {
 namespace {
