@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "sim/io/fields.h"
@@ -161,6 +162,13 @@ std::string written_grid(const SizeGrid& grid, const std::vector<std::string_vie
 }  // namespace
 
 Efficiency load_efficiency(std::string_view name_or_path) {
+  const std::vector<std::string> shipped = shipped_efficiencies();
+  if (!std::filesystem::exists(name_or_path) && std::ranges::find(shipped, name_or_path) == shipped.end()) {
+    const std::vector<std::string_view> known(shipped.begin(), shipped.end());
+    const std::span<const std::string_view> names(known);
+    throw InputError(fmt::format("efficiency: expected a file or {}, found '{}'{}", alternatives(names), name_or_path,
+                                 suggestion(name_or_path, names)));
+  }
   const std::filesystem::path path = find_file(name_or_path, efficiency_files);
   return parse_efficiency(read_text_file(path), path.string());
 }

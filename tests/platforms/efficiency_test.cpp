@@ -119,6 +119,8 @@ TEST_CASE("every shipped file of efficiencies reads, under its file's name", "[e
 TEST_CASE("a platform takes efficiencies by its file or behind a colon", "[efficiency]") {
   const Platform plain = load_platform("h200"), with = load_platform("h200:efficiency=h100_sxm");
   CHECK(!plain.devices.front().efficiency);
+  CHECK(complaint_of([] { load_efficiency("h200_sx"); }) ==
+        "efficiency: expected a file or a100_sxm, h100_sxm or h200_sxm, found 'h200_sx'; did you mean 'h200_sxm'?");
   CHECK(with.name == "h200:efficiency=h100_sxm");
   REQUIRE(with.devices.front().efficiency);
   CHECK(with.devices.front().efficiency->model == "NVIDIA H100 80GB HBM3");
