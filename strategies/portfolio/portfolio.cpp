@@ -137,9 +137,12 @@ class Portfolio {
     candidate.reason.clear();
     // The search over all schedules without copies: a bound on all where there is nowhere to copy to.
     if (member.spec == "exact" && made.gap && !host_is_there(task_) && !has_alternatives_) {
-      row.bound = 1 / (1 + *made.gap) * made.makespan;
+      row.bound = std::max(row.bound.value_or(Seconds{0}), 1 / (1 + *made.gap) * made.makespan);
     }
-    if (member.spec == "snapshot" && made.gap && !has_updates_) row.near = *made.gap <= near_enough;
+    if (member.spec == "snapshot" && made.gap && !has_updates_) {
+      row.near = *made.gap <= near_enough;
+      if (row.near) row.bound = 1 / (1 + *made.gap) * made.makespan;  // nobody else is asked for one
+    }
     if (keep_faster(row.best, std::optional(std::move(made)))) row.by = row.candidates.size() - 1;
   }
 
