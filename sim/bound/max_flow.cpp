@@ -1,10 +1,21 @@
 #include "sim/bound/max_flow.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/core/expects.h"
 
 namespace plimsoll {
+
+double whole_capacity(double capacity) {
+  return std::min(std::floor(capacity - flow_rounding * capacity), 2 * largest_flow);
+}
+
+double capacity_scale(double again, double at_most) {
+  constexpr double steps = 1e14;
+  const double scale = again > 0 ? steps / again : largest_flow / std::max(1.0, at_most);
+  return at_most * scale > largest_flow ? largest_flow / at_most : scale;
+}
 namespace {
 
 constexpr std::uint32_t unseen = std::numeric_limits<std::uint32_t>::max();

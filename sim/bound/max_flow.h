@@ -9,6 +9,17 @@
 
 namespace plimsoll {
 
+/// Flows are exact up to twice that. In a network whose smallest cut may come to it, an edge of twice that is never
+/// cut.
+inline constexpr double largest_flow = static_cast<double>(std::int64_t{1} << 51);
+/// More than the rounding of a few products and sums.
+inline constexpr double flow_rounding = 4e-16;
+/// A capacity as a whole number, never a greater one.
+double whole_capacity(double);
+/// Costs times this become whole: the seconds of all that may run again, `again`, have 1e14 steps. Fewer where a
+/// smallest cut that costs `at_most` would be no exact flow.
+double capacity_scale(double again, double at_most);
+
 /// Whole capacities whose sum is below 2^53 give exact flows.
 class FlowGraph {
  public:

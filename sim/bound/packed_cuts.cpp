@@ -12,11 +12,6 @@ namespace {
 
 constexpr std::uint32_t source_node = 0, sink_node = 1, no_op_node = UINT32_MAX;
 
-// As of SnapshotCuts.
-constexpr double exact_flow = static_cast<double>(std::int64_t{1} << 51);
-constexpr double steps_of_all = 1e14;
-constexpr double rounded_off = 4e-16;
-
 /// Of the time of all ops: a cut that is better by less ends the search.
 constexpr double close_cut = 1e-7;
 /// Without copies a byte is worth at most so many times what all ops take for a byte of all values.
@@ -28,16 +23,12 @@ constexpr int most_cuts = 120;
 /// What no schedule takes less of, by the prices of the cut.
 Seconds least_with(const PackedCut& cut, double room, double square) {
   const double paid = cut.memory_price * room + cut.error_price * square;
-  return Seconds{cut.value - paid - 4 * rounded_off * (cut.value + std::abs(paid))};
+  return Seconds{cut.value - paid - 4 * flow_rounding * (cut.value + std::abs(paid))};
 }
 
 /// Also where it is no number, since two columns are all but the same.
 double limited_price(double price, double dearest) {
   return price < dearest ? price : dearest;
-}
-
-double whole_number(double capacity) {
-  return std::min(std::floor(capacity - rounded_off * capacity), 2 * exact_flow);
 }
 
 }  // namespace
@@ -184,23 +175,22 @@ PackedCut PackedCuts::counted(const std::vector<bool>& source_side, double memor
 PackedCut PackedCuts::cut(double memory_price, double error_price, bool bytes_only) {
   EXPECTS(memory_price >= 0 && error_price >= 0);
   const double most = memory_price * keep_all_;  // what a smallest cut costs
-  double scale = again_ > 0 && !bytes_only ? steps_of_all / again_ : exact_flow / std::max(1.0, most);
-  if (most * scale > exact_flow) scale = exact_flow / most;
+  const double scale = capacity_scale(bytes_only ? 0 : again_, most);
   for (const OfOp& of : of_ops_) {
     const double seconds = bytes_only ? 0 : of.seconds;
-    network_.set_capacity(of.edge, whole_number(scale * (seconds + memory_price * of.bytes)));
+    network_.set_capacity(of.edge, whole_capacity(scale * (seconds + memory_price * of.bytes)));
   }
   for (const OfValue& of : of_values_) {
     const std::vector<KeptWay>& ways = ways_.values[of.value].ways;
     const double whole = cost(ways.front(), memory_price, error_price, bytes_only);
     double least = whole;
     for (const KeptWay& way : ways) least = std::min(least, cost(way, memory_price, error_price, bytes_only));
-    network_.set_capacity(*of.any, whole_number(scale * least));
-    if (of.whole) network_.set_capacity(*of.whole, whole_number(scale * (whole - least)));
+    network_.set_capacity(*of.any, whole_capacity(scale * least));
+    if (of.whole) network_.set_capacity(*of.whole, whole_capacity(scale * (whole - least)));
   }
   const FlowGraph::Cut smallest = network_.cut(source_node, sink_node);
   PackedCut result = counted(smallest.source_side, memory_price, error_price);
-  result.value = smallest.flow / scale * (1 - rounded_off);
+  result.value = smallest.flow / scale * (1 - flow_rounding);
   return result;
 }
 
@@ -251,7 +241,7 @@ PackedBound PackedCuts::bound(Bytes budget, double square) {
     const double price = mix.prices[0] > 0 ? limited_price(mix.prices[1], dearest_error) / mix.prices[0] : 0;
     const double least = cut(1, price, true).value - price * square;
     if (least > room)
-      bound.needs = instant_.bytes + Bytes{static_cast<std::int64_t>(std::ceil(least - rounded_off * least))};
+      bound.needs = instant_.bytes + Bytes{static_cast<std::int64_t>(std::ceil(least - flow_rounding * least))};
   }
   return bound;
 }

@@ -11,19 +11,8 @@ namespace {
 
 constexpr std::uint32_t source = 0, sink = 1, no_node = UINT32_MAX;
 
-/// Flows are exact up to twice that; of a network whose smallest cut may come to it, an edge of twice that is never
-/// cut.
-constexpr double largest_flow = static_cast<double>(std::int64_t{1} << 51);
-/// Parts of all that may run again: to so many of them times are whole numbers in the network.
-constexpr double steps_of_time = 1e14;
 /// Of the time of all that may run again: a cut that is better by less is no better.
 constexpr double close = 1e-10;
-/// More than the rounding of a few products and sums.
-constexpr double rounding = 4e-16;
-
-double whole(double capacity) {
-  return std::min(std::floor(capacity - rounding * capacity), 2 * largest_flow);
-}
 
 double cost(const SnapshotCut& cut, double price) {
   return cut.extra.value + price * cut.weight;
@@ -137,14 +126,13 @@ SnapshotCut SnapshotCuts::counted(const std::vector<bool>& source_side, double p
 SnapshotCut SnapshotCuts::cut(double price, bool bytes_only) {
   EXPECTS(price >= 0);
   const double at_most = (bytes_only ? 1 : price) * keep_all_;  // what a smallest cut costs
-  double scale = again_ > 0 && !bytes_only ? steps_of_time / again_ : largest_flow / std::max(1.0, at_most);
-  if (at_most * scale > largest_flow) scale = largest_flow / at_most;
+  const double scale = capacity_scale(bytes_only ? 0 : again_, at_most);
   for (const auto& [edge, seconds, bytes, value] : priced_) {
-    network_.set_capacity(edge, whole(scale * (bytes_only ? bytes : seconds + price * bytes)));
+    network_.set_capacity(edge, whole_capacity(scale * (bytes_only ? bytes : seconds + price * bytes)));
   }
   const FlowGraph::Cut smallest = network_.cut(source, sink);
   SnapshotCut result = counted(smallest.source_side, price);
-  if (!bytes_only) result.value = smallest.flow / scale * (1 - rounding);
+  if (!bytes_only) result.value = smallest.flow / scale * (1 - flow_rounding);
   return result;
 }
 
@@ -179,7 +167,7 @@ std::optional<SnapshotCut> SnapshotCuts::decided_at(double price) {
     } else if (value && is_decided(*value, false)) {
       network_.set_capacity(edge, 2 * largest_flow);
     } else {
-      network_.set_capacity(edge, whole(scale * capacity));
+      network_.set_capacity(edge, whole_capacity(scale * capacity));
     }
   }
   const FlowGraph::Cut smallest = network_.cut(source, sink);
@@ -191,7 +179,7 @@ std::optional<SnapshotCut> SnapshotCuts::decided_at(double price) {
     result.kept_bytes += model_.values[v].bytes;
     result.weight += static_cast<double>(model_.values[v].bytes.count);
   }
-  result.value = (smallest.flow / scale + paid) * (1 - 2 * rounding);
+  result.value = (smallest.flow / scale + paid) * (1 - 2 * flow_rounding);
   return result;
 }
 
@@ -200,7 +188,7 @@ InstantBound SnapshotCuts::bound(Bytes budget) {
   const double room = static_cast<double>((budget - instant_.bytes).count) + could_leave_;
   const auto gains = [&](const SnapshotCut& cut) {
     const double paid = cut.price * room;
-    const double extra = cut.value - paid - rounding * (cut.value + std::abs(paid));
+    const double extra = cut.value - paid - flow_rounding * (cut.value + std::abs(paid));
     if (extra <= bound.extra.value) return;
     bound.extra = Seconds{extra};
     bound.price = cut.price;
