@@ -124,6 +124,24 @@ TEST_CASE("a kernel takes its roofline over the share that was measured, and nev
   CHECK(!kernel_time(efficiency, device, large, none));
 }
 
+TEST_CASE("attention takes the table of the nearest head size, backwards a share of it", "[efficiency]") {
+  const Device device = gpu();
+  const KernelWork work{.flops = Flops{1e12}};  // 1 ms at the peak
+  Efficiency efficiency;
+  efficiency.attention["bf16"].emplace(64, SizeGrid({{1000}, {64}}, {logarithm(0.25)}));
+  efficiency.attention["bf16"].emplace(128, SizeGrid({{1000, 4000}, {64}}, {logarithm(0.4), logarithm(0.5)}));
+  efficiency.attention_backward = 0.8;
+  GpuKernel kernel{.kind = KernelKind::attention, .dtype = "bf16", .sequence = 4000, .heads = 64, .head_size = 128};
+  CHECK(kernel_time(efficiency, device, kernel, work)->time.value == Approx(2e-3));
+  CHECK(kernel_time(efficiency, device, kernel, work)->by == TimedBy::table);
+  kernel.head_size = 80;  // nearer to 64 in logarithms
+  CHECK(kernel_time(efficiency, device, kernel, work)->time.value == Approx(4e-3));
+  CHECK(kernel_time(efficiency, device, kernel, work)->by == TimedBy::border);
+  kernel.head_size = 128;
+  kernel.kind = KernelKind::attention_backward;
+  CHECK(kernel_time(efficiency, device, kernel, work)->time.value == Approx(2.5e-3));
+}
+
 TEST_CASE("other kernels reach a share of the bandwidth by their sort", "[efficiency]") {
   const Device device = gpu();
   Efficiency efficiency;
