@@ -1,26 +1,29 @@
 #include "strategies/offloading/snapshot/few_values.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "sim/core/expects.h"
 #include "sim/core/tolerance.h"
-#include "strategies/api/front.h"
 #include "strategies/list.h"
+#include "strategies/models/chain_pass.h"
 #include "strategies/models/recompute_order.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 
 namespace plimsoll {
 namespace {
 
-/// Levels of memory, of plain training's.
-constexpr std::int64_t searched_levels = 200;
-/// Every so many of them programs are asked, too.
-constexpr std::int64_t levels_of_programs = 10;
+/// Levels of memory, of plain training's, at which is searched: however many budgets are asked, not more often.
+constexpr std::int64_t searched_levels = 100;
+/// So many of them are levels at which programs are asked, too.
+constexpr std::int64_t program_levels = 20;
+/// Of an instant, those that are tried as plans.
+constexpr std::size_t tried_trades = 8;
 /// Instants at which is branched, those that prove the most.
-constexpr std::size_t branched_instants = 4;
+constexpr std::size_t branched_instants = 3;
 /// Programs are not asked where a plan is proven to be as close to the best, at effort 1.
-constexpr double close_to_best = 0.002;
+constexpr double close_to_best = 0.0025;
 /// Of programs at effort 1: nonzeros, nodes of branch and bound.
 constexpr std::size_t most_program_nonzeros = 20'000;
 constexpr int most_program_nodes = 60;
@@ -41,6 +44,7 @@ FewValues::FewValues(const PartTask& task, std::vector<SnapshotPlans*> plans, st
     : task_(task),
       plans_(std::move(plans)),
       effort_(effort),
+      peak_(plain_training_peak(task)),
       model_(snapshot_model(task.problem, task.part().device, {.one_call = false})) {
   const OpModel& ops = plans_.front()->model();
   for (std::uint32_t o = 0; o < ops.ops.size(); ++o) number_[ops.ops[o].id.index] = o;
@@ -57,17 +61,22 @@ bool FewValues::is_close(const Answer& answer) const {
   return answer.plan && answer.plan->makespan <= (1 + open) * answer.bound;
 }
 
+/// All its plans, once.
 const PlannedTape* FewValues::rockmate(Bytes budget) {
-  const auto [at, is_new] = rockmate_.try_emplace(budget);
-  if (is_new) {
-    const std::optional<Bytes> limit = budget;
+  if (!rockmate_) {
+    rockmate_.emplace();
     const Options options(rockmate_strategy.options);
-    TapeOutcome outcome = rockmate_strategy.tapes(task_, options, std::span(&limit, 1), nullptr).front();
-    if (const auto* none = std::get_if<Infeasible>(&outcome); none != nullptr && none->smallest)
-      least_ = none->smallest;
-    at->second = plan_in(std::move(outcome));
+    std::vector<std::optional<Bytes>> budgets{Bytes{0}};
+    std::ranges::copy(rockmate_strategy.candidates(task_, options), std::back_inserter(budgets));
+    for (TapeOutcome& outcome : rockmate_strategy.tapes(task_, options, budgets, nullptr)) {
+      if (const auto* none = std::get_if<Infeasible>(&outcome)) {
+        if (none->smallest) least_ = none->smallest;
+      } else {
+        rockmate_->add(std::get<PlannedTape>(std::move(outcome)));
+      }
+    }
   }
-  return at->second ? &*at->second : nullptr;
+  return rockmate_->empty() ? nullptr : rockmate_->at(budget);
 }
 
 /// What each proves, the most first.
@@ -89,7 +98,7 @@ void FewValues::branch(Answer& answer, Bytes budget, std::span<const Proven> pro
   const OpModel& ops = plans.model();
   for (const auto& [extra, instant] : proven.first(std::min(proven.size(), branched_instants))) {
     if (answer.plan && reaches(answer.plan->makespan, answer.bound)) return;
-    BranchLimits limits{.nodes = most_nodes * static_cast<std::size_t>(effort_)};
+    BranchLimits limits{.nodes = most_nodes * static_cast<std::size_t>(effort_), .found = tried_trades};
     if (answer.plan) limits.enough = answer.plan->makespan - model_.base;
     const BranchedBound found = branched_bound(cuts(instant), model_, budget, limits);
     answer.bound = std::max(answer.bound, model_.base + found.extra);
@@ -140,6 +149,12 @@ void FewValues::ask_programs(Answer& answer, Bytes budget, std::span<const Prove
   }
 }
 
+/// What is proven is of backwards stage by stage.
+void FewValues::heed_one_call(Answer& answer) {
+  if (!answer.plan || answer.plan->tape.backprop != Backprop::in_one_call) return;
+  answer.bound = std::min(answer.bound, answer.plan->makespan);
+}
+
 /// By what takes no search.
 FewValues::Answer& FewValues::begun(Bytes budget) {
   const auto [at, is_new] = answers_.try_emplace(budget);
@@ -150,6 +165,7 @@ FewValues::Answer& FewValues::begun(Bytes budget) {
     answer.bound = std::max(answer.bound, plans->bound(budget));
     if (const PlannedTape* plan = plans->best(budget)) keep_faster(answer.plan, std::optional(*plan));
   }
+  heed_one_call(answer);
   return answer;
 }
 
@@ -163,6 +179,7 @@ FewValues::Answer& FewValues::branched(Bytes budget) {
   const std::vector<Proven> proven = instants(budget);
   if (!proven.empty()) answer.bound = std::max(answer.bound, model_.base + proven.front().extra);
   if (answer.plan) branch(answer, budget, proven);
+  heed_one_call(answer);
   return answer;
 }
 
@@ -171,8 +188,33 @@ FewValues::Answer& FewValues::solved(Bytes budget) {
   if (answer.state == Answer::solved) return answer;
   answer.state = Answer::solved;
   if (answer.plan && !is_close(answer)) ask_programs(answer, budget, instants(budget));
+  heed_one_call(answer);
   EXPECTS(!answer.plan || answer.plan->makespan >= (1 - float_tolerance) * answer.bound);
   return answer;
+}
+
+/// Of `count` levels of memory up to plain training's.
+Bytes FewValues::level(std::int64_t k, std::int64_t count) const {
+  return Bytes{(peak_.count * k + count / 2) / count};  // as shares of it are rounded
+}
+
+/// The least level that is not below.
+std::optional<Bytes> FewValues::level_above(Bytes budget, std::int64_t count) const {
+  std::int64_t k = count;
+  if (level(k, count) < budget) return std::nullopt;
+  while (k > 1 && level(k - 1, count) >= budget) --k;
+  return level(k, count);
+}
+
+Seconds FewValues::bound(Bytes budget) {
+  Seconds bound = begun(budget).bound;
+  if (const std::optional<Bytes> above = level_above(budget, searched_levels)) {
+    bound = std::max(bound, branched(*above).bound);
+  }
+  if (const std::optional<Bytes> above = level_above(budget, program_levels)) {
+    bound = std::max(bound, solved(*above).bound);
+  }
+  return bound;
 }
 
 const PlannedTape* FewValues::faster(Bytes budget, const PlannedTape* known) {
@@ -182,17 +224,14 @@ const PlannedTape* FewValues::faster(Bytes budget, const PlannedTape* known) {
   };
   if (best != nullptr && reaches(best->makespan, begun(budget).bound)) return nullptr;
   keep(rockmate(budget));
-  const std::int64_t peak = plans_.front()->plain_peak().count;
   for (std::int64_t k = searched_levels; k > 0; --k) {
-    const Bytes level{(peak * k + searched_levels / 2) / searched_levels};  // as shares of it are rounded
-    if (level > budget) continue;
-    const Answer& answer = branched(level);
+    const Bytes at = level(k, searched_levels);
+    if (at > budget) continue;
+    const bool has_program = k % (searched_levels / program_levels) == 0;
+    const Answer& answer = has_program ? solved(at) : branched(at);
     if (!answer.plan) break;
     keep(&*answer.plan);
     if (reaches(best->makespan, answer.bound)) break;  // what is proven here holds for all lower levels, too
-    if (k % levels_of_programs != 0) continue;
-    keep(&*solved(level).plan);
-    if (reaches(best->makespan, answer.bound)) break;
   }
   return best == known ? nullptr : best;
 }

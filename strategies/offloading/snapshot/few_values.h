@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/bound/branched_cut.h"
+#include "strategies/api/front.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/snapshot/instants_program.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
@@ -29,8 +30,9 @@ class FewValues {
   /// The fastest plan for all levels of memory up to the budget that is faster than `known`, which may be null; else
   /// null. So more memory is never slower.
   const PlannedTape* faster(Bytes budget, const PlannedTape* known);
-  /// What no schedule within the budget can beat, where there is a plan.
-  Seconds bound(Bytes budget) { return solved(budget).bound; }
+  /// What no schedule within the budget can beat, where there is a plan. Searches are of levels of memory: what is
+  /// proven of more memory holds of less.
+  Seconds bound(Bytes budget);
   /// The least budget for which there is a plan, of one that was too little.
   std::optional<Bytes> least() const { return least_; }
 
@@ -49,6 +51,9 @@ class FewValues {
   FewValues(const PartTask&, std::vector<SnapshotPlans*>, std::int64_t effort);
 
   SnapshotCuts& cuts(std::uint32_t op);
+  Bytes level(std::int64_t k, std::int64_t count) const;
+  std::optional<Bytes> level_above(Bytes budget, std::int64_t count) const;
+  static void heed_one_call(Answer&);
   Answer& begun(Bytes budget);
   Answer& branched(Bytes budget);
   Answer& solved(Bytes budget);
@@ -61,11 +66,12 @@ class FewValues {
   const PartTask& task_;
   std::vector<SnapshotPlans*> plans_;
   std::int64_t effort_;
+  Bytes peak_;
   SnapshotModel model_;
   std::map<std::uint32_t, std::uint32_t> number_;                // by op of the graph: that of the plans' model
   std::map<std::uint32_t, std::unique_ptr<SnapshotCuts>> cuts_;  // by op
   std::map<Bytes, Answer> answers_;
-  std::map<Bytes, std::optional<PlannedTape>> rockmate_;
+  std::optional<Front> rockmate_;
   std::optional<Bytes> least_;
 };
 

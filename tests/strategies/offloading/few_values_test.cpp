@@ -15,6 +15,7 @@
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
+#include "traces/trace_file.h"
 
 namespace plimsoll {
 namespace {
@@ -130,6 +131,19 @@ TEST_CASE("snapshot without copies is never slower than rockmate, nor with more 
       before = own->makespan;
     }
   }
+}
+
+TEST_CASE("where one backward call fits, no backward stage by stage is proven to be needed", "[snapshot]") {
+  const std::vector<Pass> snapshot = parse_spec("snapshot(offload=no)", "test"), all = parse_spec("store_all", "test");
+  const Chain chain = std::get<Chain>(read_trace("traces/data/resnet50_b8_cpu.json").model);
+  const Problem problem = problem_of(chain, gpus({}));
+  const std::optional<Bytes> unlimited[] = {std::nullopt};
+  const Plan plain = std::get<Plan>(plan(problem, all, unlimited).front());
+  const std::optional<Bytes> budgets[] = {plain.peak, plain.peak - Bytes{1}};
+  const std::vector<PlanOutcome> made = plan(problem, snapshot, budgets);
+  CHECK(std::get<Plan>(made[0]).makespan == plain.makespan);
+  CHECK(std::get<Plan>(made[0]).gap == 0);
+  CHECK(std::get<Plan>(made[1]).makespan > 1.001 * plain.makespan);
 }
 
 }  // namespace
