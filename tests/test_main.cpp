@@ -68,13 +68,16 @@ bool knows_which_tests() {
   return plimsoll::every_case() || std::getenv("PLIMSOLL_TESTS") == nullptr;
 }
 
-/// Of the tests that take seconds, those of two thirds, unless tests are named or all are asked for.
-void leave_out_thirds(Catch::Session& session) {
+/// Of the tests that take seconds, those of two thirds, and of those that take many ten elevenths, unless tests are named
+/// or all are asked for.
+void leave_out_shares(Catch::Session& session) {
   std::vector<std::string>& asked = session.configData().testsOrTags;
   if (plimsoll::every_case() || plimsoll::random_case_state().chosen || !asked.empty()) return;
   std::string others = "~[.]";  // a filter that only leaves out would run hidden tests, too
-  for (std::uint64_t third = 0; third < 3; ++third) {
-    if (third != *plimsoll::turn() % 3) others += "~[third-" + std::to_string(third) + "]";
+  for (const auto& [share, parts] : {std::pair{"third-", 3U}, {"eleventh-", 11U}}) {
+    for (unsigned part = 0; part < parts; ++part) {
+      if (part != *plimsoll::turn() % parts) others += "~[" + (share + std::to_string(part)) + "]";
+    }
   }
   asked.push_back(std::move(others));
 }
@@ -96,7 +99,7 @@ int main(int argc, char** argv) {
   }
   Catch::Session session;
   if (const int wrong = session.applyCommandLine(argc, argv); wrong != 0) return wrong;
-  leave_out_thirds(session);
+  leave_out_shares(session);
   const int failed = session.run();
   const plimsoll::RandomCaseState& state = plimsoll::random_case_state();
   if (!state.chosen || state.has_run) return failed;

@@ -19,13 +19,13 @@ bool is_allowed(const KeptChoice& choice, const ChoiceLimits& limits) {
 }
 
 /// Changes that belong together.
-struct Piece {
+struct TradedPiece {
   std::vector<std::uint32_t> ops;  ///< run again, or no longer
   double seconds = 0;
 };
 
 /// Ops in which a choice differs from a cut, in pieces that have nothing to do with each other, longest first.
-std::vector<Piece> pieces_of(const KeptChoice& choice, const SnapshotModel& model, const PackedCut& cut) {
+std::vector<TradedPiece> traded_pieces(const KeptChoice& choice, const SnapshotModel& model, const PackedCut& cut) {
   std::vector<std::uint32_t> root(model.ops.size());
   std::iota(root.begin(), root.end(), 0);
   const auto root_of = [&](std::uint32_t o) {
@@ -39,15 +39,15 @@ std::vector<Piece> pieces_of(const KeptChoice& choice, const SnapshotModel& mode
       if (differs(reader)) root[root_of(reader)] = root_of(*value.maker);
     }
   }
-  std::vector<Piece> pieces(model.ops.size());
+  std::vector<TradedPiece> pieces(model.ops.size());
   for (std::uint32_t o = 0; o < model.ops.size(); ++o) {
     if (!differs(o)) continue;
-    Piece& piece = pieces[root_of(o)];
+    TradedPiece& piece = pieces[root_of(o)];
     piece.ops.push_back(o);
     piece.seconds += model.ops[o].again.value;
   }
-  std::erase_if(pieces, [](const Piece& piece) { return piece.ops.empty(); });
-  std::ranges::stable_sort(pieces, [](const Piece& a, const Piece& b) { return a.seconds > b.seconds; });
+  std::erase_if(pieces, [](const TradedPiece& piece) { return piece.ops.empty(); });
+  std::ranges::stable_sort(pieces, [](const TradedPiece& a, const TradedPiece& b) { return a.seconds > b.seconds; });
   return pieces;
 }
 
@@ -107,13 +107,13 @@ class ChoiceSearch {
     return above(choice.weight(), limits_.weight) + above(choice.square(), limits_.square);
   }
 
-  static void turn(KeptChoice& choice, const Piece& piece) {
+  static void turn(KeptChoice& choice, const TradedPiece& piece) {
     for (const std::uint32_t o : piece.ops) choice.set_again(o, !choice.again(o));
   }
 
   /// Pieces that bring it nearer to the limits.
   void approach(KeptChoice& choice, const PackedCut& cut) const {
-    for (const Piece& piece : pieces_of(choice, cuts_.model(), cut)) {
+    for (const TradedPiece& piece : traded_pieces(choice, cuts_.model(), cut)) {
       const double before = excess(choice);
       if (!(before > 0)) return;
       turn(choice, piece);
@@ -122,7 +122,7 @@ class ChoiceSearch {
   }
 
   void improve(KeptChoice& choice, const PackedCut& cut) const {
-    for (const Piece& piece : pieces_of(choice, cuts_.model(), cut)) {
+    for (const TradedPiece& piece : traded_pieces(choice, cuts_.model(), cut)) {
       const double before = choice.seconds();
       turn(choice, piece);
       if (!is_allowed(choice, limits_) || !(choice.seconds() < before - sums_differ)) turn(choice, piece);

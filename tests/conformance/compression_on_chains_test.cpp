@@ -68,7 +68,7 @@ void judge_packed_plan(const Problem& problem, const Plan& made, std::optional<B
   CHECK(made.peak >= lower_bounds(problem, devices_used(made.schedule), stays, made.schedule.codecs).memory);
 }
 
-TEST_CASE("packed forms of what stages save, within budgets", "[conformance][compression][third-0]") {
+TEST_CASE("packed forms of what stages save, within budgets", "[conformance][compression][eleventh-4]") {
   std::size_t packs = 0, approximate = 0;
   for (const RandomCase seed : fewer_cases(1, 60)) {
     for (std::size_t k = 0; k < std::size(on_one_device) + std::size(on_several); ++k) {

@@ -83,7 +83,7 @@ Problem random_chain_problem(std::uint64_t seed) {
   return problem_of(random_small_chain(seed, random.between(1, 6)), platform, options);
 }
 
-TEST_CASE("placements of chains, with memory strategies in their parts, within budgets", "[placement][third-0]") {
+TEST_CASE("placements of chains, with memory strategies in their parts, within budgets", "[placement][eleventh-5]") {
   const std::vector<std::string> all = placements();
   for (const std::uint64_t seed : fewer_cases(1, 60)) {
     const Problem problem = random_chain_problem(seed);
@@ -95,7 +95,7 @@ TEST_CASE("placements of chains, with memory strategies in their parts, within b
   }
 }
 
-TEST_CASE("placements of a real graph, with results in place, updates and codecs", "[placement][third-1]") {
+TEST_CASE("placements of a real graph, with results in place, updates and codecs", "[placement][eleventh-8]") {
   const Graph graph = std::get<Graph>(load_trace("resnet18_ops_b8_cpu").model);
   const Problem problem = problem_of(graph, load_platform("a100_sxm_8"), {.optimizer = Optimizer::adam});
   for (const std::string& placement : placements()) {

@@ -109,7 +109,7 @@ TEST_CASE("capuchin on a V100 is never slower with a faster link", "[offload][th
   }
 }
 
-TEST_CASE("cut=joint is faster than any other cut and recomputation", "[joint][third-0]") {
+TEST_CASE("cut=joint is faster than any other cut and recomputation", "[joint][eleventh-1]") {
   Question asked;
   asked.trace = "resnet50_b8_cpu";
   asked.platform = "h100_sxm_8";

@@ -46,7 +46,7 @@ TEST_CASE("rotor without slots is never slower than a chain strategy at any of i
   }
 }
 
-TEST_CASE("fronts of solvers name every budget at which their answer changes", "[strategies][property][third-0]") {
+TEST_CASE("fronts of solvers name every budget at which their answer changes", "[strategies][property][eleventh-2]") {
   struct Asked {
     std::string spec;
     std::uint64_t cases;

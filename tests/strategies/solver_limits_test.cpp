@@ -17,7 +17,7 @@ Problem medium() {
   return problem_of(dense_graph({4, 4, 4, 4}), gpus({}));
 }
 
-TEST_CASE("integer programs and relaxations end with their time, whatever phase they are in", "[limits][third-0]") {
+TEST_CASE("integer programs and relaxations end with their time, whatever phase they are in", "[limits][eleventh-10]") {
   const Problem problem = medium();
   const Bytes half{planned(problem, "store_all").peak.count / 2};
   for (const std::string strategy : {"checkmate", "checkmate_lp", "monet(most_ops=1000)"}) {

@@ -171,6 +171,9 @@ TEST_CASE("a stand-in of third 1", "[third-1]") {
 TEST_CASE("a stand-in of third 2", "[third-2]") {
   SUCCEED();
 }
+TEST_CASE("a stand-in of eleventh 4", "[eleventh-4]") {
+  SUCCEED();
+}
 
 TEST_CASE("33 turns have each 33rd of the cases") {
   std::string all;
@@ -182,7 +185,7 @@ TEST_CASE("33 turns have each 33rd of the cases") {
   for (int seed = 1; seed <= 99; ++seed) CHECK(times("ran " + std::to_string(seed) + "\n", all) == 1);
 }
 
-TEST_CASE("tests tagged with a third run in every third turn, where all are asked for, and where they are named",
+TEST_CASE("tests tagged with a share run in that share of the turns, where all are asked for, and where they are named",
           "[repeat]") {
   const auto stand_ins = [](const std::string& text) {
     std::string thirds;
@@ -197,6 +200,10 @@ TEST_CASE("tests tagged with a third run in every third turn, where all are aske
     CHECK(stand_ins(listed) == std::to_string(turn % 3));
     CHECK(times("a case that ends by an exception is repeated too\n", listed) == 1);
     CHECK(times("(1 assertion in 1 test case)", run(of_turn + " 'a stand-in of third 1'")) == 1);
+  }
+  for (const int turn : {4, 5, 15, 16}) {
+    const std::string listed = run("PLIMSOLL_TURN=" + std::to_string(turn) + " " + this_program() + " --list-tests");
+    CHECK(times("a stand-in of eleventh 4\n", listed) == (turn % 11 == 4 ? 1 : 0));
   }
   CHECK(stand_ins(run("PLIMSOLL_TURN=1 PLIMSOLL_TESTS=all " + this_program() + " --list-tests")) == "012");
 }

@@ -97,7 +97,7 @@ void compare(const Problem& problem, const std::vector<TriedWay>& ways, const st
   }
 }
 
-TEST_CASE("compress_plan is near the best of all choices of bits", "[compression][compress_plan][third-0]") {
+TEST_CASE("compress_plan is near the best of all choices of bits", "[compression][compress_plan][eleventh-0]") {
   Gaps gaps;
   for (const RandomCase seed : random_cases(1, 100)) {
     const Problem problem = small_pictures(seed);
@@ -111,7 +111,7 @@ TEST_CASE("compress_plan is near the best of all choices of bits", "[compression
 }
 
 TEST_CASE("compress_plan is near the best of all choices of bits and of values that are made again",
-          "[compression][compress_plan][third-2]") {
+          "[compression][compress_plan][eleventh-1]") {
   for (const bool chains : {false, true}) {
     Gaps gaps;
     for (const RandomCase seed : random_cases(1, 60)) {
@@ -169,7 +169,7 @@ TEST_CASE("what is made again takes no more than what makes it where its inputs 
 
 TEST_CASE(
     "where the recursion over stages alone has a plan it is near the best of all choices of bits and values made again",
-    "[compression][compress_plan][third-0]") {
+    "[compression][compress_plan][eleventh-2]") {
   constexpr Codec in_4_bits{.kind = CodecKind::quantize, .bits = 4, .group = 256, .group_bytes = 8};
   constexpr Codec in_8_bits{.kind = CodecKind::quantize, .bits = 8, .group = 256, .group_bytes = 8};
   constexpr Codec in_2_bits{.kind = CodecKind::quantize, .bits = 2, .group = 256, .group_bytes = 8};
@@ -214,7 +214,7 @@ TEST_CASE(
 }
 
 TEST_CASE("compress_plan is near the best of all choices of bits, values that are made again and values on the host",
-          "[compression][compress_plan][third-1]") {
+          "[compression][compress_plan][eleventh-3]") {
   for (const bool chains : {false, true}) {
     Gaps gaps;
     for (const RandomCase seed : random_cases(1, 40)) {
@@ -277,7 +277,7 @@ TEST_CASE("where nothing gets smaller compress_plan is rotor: 7 s from 22 B on, 
 }
 
 TEST_CASE("compress_plan keeps to budget and error, and more of either is never slower",
-          "[compression][compress_plan][third-1]") {
+          "[compression][compress_plan][eleventh-4]") {
   const Problem problem = problem_of(framework_graph("resnet18:batch=8"), load_platform("h200"));
   double before = std::numeric_limits<double>::infinity();
   for (const double error : {0.005, 0.05, 0.5}) {
@@ -386,7 +386,7 @@ TEST_CASE("compress_plan leaves moves to an offloading pass behind it, unless it
 }
 
 TEST_CASE("compress_plan of 1,100 ops keeps to budget and error, is never slower with more, and than others alone",
-          "[compression][compress_plan][third-0]") {
+          "[compression][compress_plan][eleventh-5]") {
   for (const char* platform : {"h200"}) {
     const Problem problem = problem_of(
         synthetic_model("transformer:layers=60,width=512,heads=8,sequence=256,batch=4,vocabulary=2048,view=graph"),
@@ -419,7 +419,7 @@ TEST_CASE("compress_plan of 1,100 ops keeps to budget and error, is never slower
   }
 }
 
-TEST_CASE("compress_plan is never slower than one number of bits for all", "[compression][compress_plan][third-0]") {
+TEST_CASE("compress_plan is never slower than one number of bits for all", "[compression][compress_plan][eleventh-6]") {
   const std::uint32_t one = static_cast<std::uint32_t>(turn().value_or(0) / 3 % 2);  // every second of its turns
   const std::vector<const char*> models{"resnet18:batch=8", "deit_ti:batch=4"};
   for (std::size_t m = 0; m < models.size(); ++m) {

@@ -66,7 +66,7 @@ TEST_CASE("on a link of one direction at a time gradients and returning values h
 }
 
 TEST_CASE("activation and update offloading together: legal, as promised, never faster with less",
-          "[combined][third-0]") {
+          "[combined][eleventh-3]") {
   const std::vector<std::string> specs{"offload_greedy|zero_offload",
                                        "rotor|offload_greedy|zero_offload",
                                        "rotor|offload_greedy|twinflow(overlap=on)",

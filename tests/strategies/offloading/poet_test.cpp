@@ -164,7 +164,7 @@ Problem small_problem(std::uint64_t seed, std::size_t stages, double bytes_per_s
 
 TEST_CASE("the program with paging equals a search over sets of values", "[poet]") {
   int compared = 0, paged = 0;
-  for (const RandomCase seed : fewer_cases(1, 36)) {
+  for (const RandomCase seed : fewer_cases(1, 36, 33)) {
     Random random(seed);
     constexpr std::array bandwidths{2.0, 4.0, 8.0, 16.0};
     const double bandwidth = bandwidths[random.below(4)];
@@ -194,8 +194,8 @@ TEST_CASE("the program with paging equals a search over sets of values", "[poet]
       paged += program.paged_in(found.values).empty() ? 0 : 1;
     }
   }
-  if (all_cases()) CHECK(compared > cases_of(30));
-  if (all_cases()) CHECK(paged > cases_of(2));
+  if (every_case()) CHECK(compared > 30);
+  if (every_case()) CHECK(paged > 2);
 }
 
 TEST_CASE("poet pages nothing over no link, and its promise is its price", "[poet]") {

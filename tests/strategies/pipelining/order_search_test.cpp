@@ -143,7 +143,7 @@ std::string with_limit(const std::string& name, const Tiny& tiny, const std::str
 }
 
 TEST_CASE("pipeline_search is within 0.5 % of the best of all orders on average, and mostly is it",
-          "[pipelining][third-0]") {
+          "[pipelining][eleventh-1]") {
   constexpr std::array sizes{std::pair{2U, 3U}, std::pair{2U, 4U}, std::pair{3U, 2U}, std::pair{3U, 3U},
                              std::pair{4U, 2U}};
   double beyond = 0;

@@ -44,7 +44,7 @@ TEST_CASE("ap_greedy is never slower than ap_sqrt by much and never above its bu
   CHECK(greedy.makespan.value <= 1.05 * sqrt_plan.makespan.value);
 }
 
-TEST_CASE("a DenseNet-like graph of 3,000 ops fits half its memory with less than 20 % more time", "[ap][third-0]") {
+TEST_CASE("a DenseNet-like graph of 3,000 ops fits half its memory with less than 20 % more time", "[ap][eleventh-8]") {
   const Problem problem = problem_of(dense_graph(dense_layers), gpus({}));
   REQUIRE(problem.graph.ops.size() > 3000);
   const Plan plain = planned(problem, "store_all");

@@ -123,7 +123,7 @@ TEST_CASE("rockmate with blocks of one forward is as fast as rotor on the graph 
 }
 
 TEST_CASE("a DenseNet-like graph of 3,000 ops: 8 % more time at half its memory, and an eighth is enough",
-          "[rockmate][third-0]") {
+          "[rockmate][eleventh-9]") {
   const Problem problem = problem_of(dense_graph(dense_layers), gpus({}));
   const auto plain = std::get<Plan>(plan_one(problem, "store_all", std::nullopt));
   const std::vector<std::optional<Bytes>> budgets{Bytes{plain.peak.count / 2}, Bytes{plain.peak.count / 8}};
