@@ -126,7 +126,7 @@ TEST_CASE("what is wrong with a policy file is said with its place", "[policy]")
   CHECK(plimsoll("check").exit_code == 2);
 }
 
-TEST_CASE("a format refuses a plan that it has no words for", "[policy][third-0]") {
+TEST_CASE("a format refuses a plan that it has no words for", "[policy][eleventh-3]") {
   const auto refusal = [&](const std::string& format, const std::string& spec) {
     const ProgramRun run = plimsoll("export " + format + on_h200 + "-m '60 GB' -s '" + spec + "'");
     CHECK(run.exit_code == 2);

@@ -122,7 +122,7 @@ TEST_CASE("a kept timeline of several devices that is broken is refused", "[gant
 }
 
 // Where matplotlib is missing the report ends with exit code 2, but has drawn these.
-TEST_CASE("the pictures of pipelines are what a report draws", "[gantt][program][third-0]") {
+TEST_CASE("the pictures of pipelines are what a report draws", "[gantt][program][eleventh-5]") {
   const TemporaryFolder folder;
   const std::array experiments{std::pair("pictures", "m8-"), std::pair("pictures_of_few", "m4-"),
                                std::pair("pictures_with_updates", "m8-sgd-")};

@@ -152,7 +152,7 @@ std::optional<double> makespan(const Problem& problem, const std::string& spec, 
 }
 
 TEST_CASE("cut=joint is never slower than any other cut and recomputation, and close to the best of all cuts",
-          "[pipelining][joint][third-0]") {
+          "[pipelining][joint][eleventh-8]") {
   std::size_t asked = 0, best_found = 0, better_than_others = 0;
   for (const RandomCase seed : fewer_cases(1, 60)) {
     Random random(seed);
@@ -223,7 +223,7 @@ Bytes named_smallest(const Problem& problem, const std::string& spec) {
 }
 
 TEST_CASE("cut=joint and cut=madpipe name the smallest budget of all cuts and numbers in flight, and have a plan there",
-          "[pipelining][joint][third-0]") {
+          "[pipelining][joint][eleventh-7]") {
   for (const RandomCase seed : fewer_cases(1, 30)) {
     Random random(seed);
     const std::uint32_t devices = random.between(2, 3);
