@@ -163,7 +163,7 @@ std::int64_t noted(const Graph& graph, const std::string& key) {
 }
 
 TEST_CASE("Checkmate's networks: peaks, working sets, and no heuristic faster than what is proven",
-          "[checkmate][third-2]") {
+          "[checkmate][eleventh-10]") {
   const TemporaryFolder folder;
   const std::vector<Graph> networks = checkmate_networks();
   if (networks.empty()) {

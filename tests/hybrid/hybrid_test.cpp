@@ -289,7 +289,7 @@ TEST_CASE("ranks keep what ZeRO's paper says to the byte", "[hybrid]") {
   CHECK(kept("zero3(ranks=4)") == std::array{2 * p / d, 2 * p / d, 12 * p / d});
 }
 
-TEST_CASE("buckets are counted by who plans behind them", "[hybrid][third-2]") {
+TEST_CASE("buckets are counted by who plans behind them", "[hybrid][eleventh-3]") {
   for (const std::string behind : {"", "|rotor", "|chen_sqrt", "|chen_greedy", "|revolve", "|pofo", "|offload_greedy",
                                    "|rotor|offload_greedy", "|zero_offload", "|1f1b(stages=2)|rotor"}) {
     const std::string spec = "data_parallel(ranks=2)" + behind;

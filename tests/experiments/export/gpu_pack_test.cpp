@@ -68,7 +68,7 @@ TEST_CASE("run.sh holds plans in PyTorch against their predictions", "[gpu_pack]
   }
 }
 
-TEST_CASE("a part of run.sh ends by itself when its time is over", "[gpu_pack][third-2]") {
+TEST_CASE("a part of run.sh ends by itself when its time is over", "[gpu_pack][eleventh-4]") {
   const TemporaryFolder folder;
   write_program(folder / "test_cuda", "[ \"$1\" = --list-tests ] && exit 11; exec sleep 600");
   write_program(folder / "plimsoll", "exit 0");

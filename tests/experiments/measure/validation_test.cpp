@@ -210,7 +210,7 @@ TEST_CASE("calibrate measures both parts of a chain's backwards", "[program][thi
 }
 
 TEST_CASE("validate runs schedules whose backwards are in two parts, and says why not with a graph",
-          "[program][third-2]") {
+          "[program][eleventh-8]") {
   const TemporaryFolder folder;
   const std::string file = (folder / "tiny.yaml").string(), out = (folder / "out").string();
   std::ofstream(file) << "format: plimsoll.validation.v1\nname: tiny\nplatform: validate/cpu_link.yaml\nrounds: 1\n"
