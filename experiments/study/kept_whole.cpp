@@ -16,12 +16,12 @@ namespace {
 constexpr std::size_t never = std::numeric_limits<std::size_t>::max();
 
 /// Steps by their place in issue order.
-struct Lifetime {
+struct KeptLifetime {
   std::size_t born = 0, first_read = never, freed = never;
 };
 
-std::vector<Lifetime> lifetimes(const Schedule& schedule) {
-  std::vector<Lifetime> lives(schedule.buffers.size());
+std::vector<KeptLifetime> lifetimes(const Schedule& schedule) {
+  std::vector<KeptLifetime> lives(schedule.buffers.size());
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
     for (const BufferId b : schedule.buffers_in(step.allocates)) lives[b.index].born = s;
@@ -42,7 +42,7 @@ Holding holding_of(const Graph& graph, const Buffer& buffer) {
 }  // namespace
 
 std::vector<KeptWhole> kept_whole(const Graph& graph, const Schedule& schedule) {
-  const std::vector<Lifetime> lives = lifetimes(schedule);
+  const std::vector<KeptLifetime> lives = lifetimes(schedule);
   std::map<Holding, std::vector<BufferId>> packed;
   for (std::size_t b = 0; b < schedule.buffers.size(); ++b) {
     const Buffer& buffer = schedule.buffers[b];
@@ -56,7 +56,7 @@ std::vector<KeptWhole> kept_whole(const Graph& graph, const Schedule& schedule) 
     const auto forms = packed.find(holding_of(graph, plain));
     if (forms == packed.end()) continue;
     for (const BufferId form : forms->second) {
-      const Lifetime &waits = lives[form.index], &stays = lives[b];
+      const KeptLifetime &waits = lives[form.index], &stays = lives[b];
       if (stays.born >= waits.born || waits.first_read == never || stays.freed <= waits.first_read) continue;
       const Buffer& buffer = schedule[form];
       KeptWhole& kept = found.try_emplace(buffer.tensor, KeptWhole{buffer.tensor, buffer.codec, {}, {}}).first->second;

@@ -43,10 +43,10 @@ struct Level {
   bool changed = false;
 };
 
-class Walk {
+class KindWalk {
  public:
-  Walk(const Graph& graph, const Platform& platform, const Schedule& schedule,
-       const std::function<void(MemoryId, Seconds, const BytesByKind&)>& visit)
+  KindWalk(const Graph& graph, const Platform& platform, const Schedule& schedule,
+           const std::function<void(MemoryId, Seconds, const BytesByKind&)>& visit)
       : graph_(graph),
         workspace_memories_(workspace_memories(schedule, platform)),
         schedule_(schedule),
@@ -131,7 +131,7 @@ std::int64_t sum(const BytesByKind& bytes) {
 
 void walk_memories(const Graph& graph, const Platform& platform, const Schedule& schedule, const Timeline& timeline,
                    const std::function<void(MemoryId, Seconds, const BytesByKind&)>& visit) {
-  Walk(graph, platform, schedule, visit).run(events_of(schedule, timeline));
+  KindWalk(graph, platform, schedule, visit).run(events_of(schedule, timeline));
 }
 
 }  // namespace plimsoll

@@ -49,8 +49,8 @@ std::vector<BoundAt> bound_curve(const Problem& problem, bool copies, Bytes leas
   std::ranges::sort(curve, [](const BoundAt& a, const BoundAt& b) {
     return a.budget != b.budget ? a.budget < b.budget : a.bends > b.bends;
   });
-  const auto same = std::ranges::unique(curve, {}, &BoundAt::budget);
-  curve.erase(same.begin(), same.end());
+  const auto is_same = [](const BoundAt& a, const BoundAt& b) { return a.budget == b.budget; };
+  curve.erase(std::unique(curve.begin(), curve.end(), is_same), curve.end());
   for (std::size_t i = 0; i < curve.size(); ++i) {  // a bend itself has no one price
     const Bytes next = i + 1 < curve.size() ? curve[i + 1].budget : curve[i].budget;
     curve[i].price = bounds.within(Bytes{curve[i].budget.count + (next - curve[i].budget).count / 2}).price;

@@ -90,7 +90,7 @@ class ModelOfProblem {
         if (std::ranges::find(of, o) == of.end()) after.insert(after.end(), of.begin(), of.end());
       }
       std::ranges::sort(after);
-      after.erase(std::ranges::unique(after).begin(), after.end());
+      after.erase(std::unique(after.begin(), after.end()), after.end());
       EXPECTS(after.empty() || after.back() < o);  // ops are in a valid order
     }
   }

@@ -27,9 +27,9 @@ struct BackwardGradients {
   std::vector<TensorId> read, made, changed;
 };
 
-class Builder {
+class GraphBuilder {
  public:
-  Builder(const Chain& chain, Optimizer optimizer, States states, Backward backward, Inner inner)
+  GraphBuilder(const Chain& chain, Optimizer optimizer, States states, Backward backward, Inner inner)
       : chain_(chain),
         optimizer_(optimizer),
         states_(states),
@@ -405,7 +405,7 @@ class Builder {
 ChainGraph chain_graph(const Chain& chain, Optimizer optimizer, Backward backward, States states, Inner inner) {
   EXPECTS(!chain.stages.empty() && chain.stages.back().output == Bytes{0});
   EXPECTS(backward == Backward::whole || inner == Inner::together || !lists_saved(chain));
-  return Builder(chain, optimizer, states, backward, inner).build();
+  return GraphBuilder(chain, optimizer, states, backward, inner).build();
 }
 
 Chain with_loss(Chain chain) {

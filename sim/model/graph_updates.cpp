@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t never = std::numeric_limits<std::uint32_t>::max();
 
 /// Where a parameter is read first, or a gradient is made last.
-struct Place {
+struct UpdatePlace {
   std::uint32_t op = never, position = 0, stage = 0;
 };
 
@@ -74,7 +74,7 @@ class Matching {
     for (std::uint32_t o = 0; o < graph_.ops.size(); ++o) {
       const Op& op = graph_.ops[o];
       for (std::uint32_t k = 0; k < op.inputs.size(); ++k) {
-        Place& place = place_[storage(op.inputs[k])];
+        UpdatePlace& place = place_[storage(op.inputs[k])];
         if (graph_[op.inputs[k]].kind == TensorKind::parameter && place.op == never) place = {o, k, op.stage};
       }
       for (std::uint32_t k = 0; k < op.outputs.size(); ++k) {
@@ -83,11 +83,11 @@ class Matching {
       }
     }
     std::ranges::stable_sort(parameters_, {}, [this](TensorId t) {
-      const Place& at = place_[storage(t)];
+      const UpdatePlace& at = place_[storage(t)];
       return std::tuple(at.op, at.position);
     });
     std::ranges::stable_sort(gradients_, {}, [this](TensorId t) {
-      const Place& at = place_[storage(t)];
+      const UpdatePlace& at = place_[storage(t)];
       return std::tuple(never - at.op, at.position);
     });
   }
@@ -167,7 +167,7 @@ class Matching {
   std::vector<TensorId> parameters_, gradients_;             // the first of their storages; as read, as made backwards
   std::vector<std::optional<TensorId>> first_;               // by storage
   std::map<std::string, std::optional<StorageId>> by_name_;  // of parameters; unset where two have the name
-  std::vector<Place> place_;                                 // by storage
+  std::vector<UpdatePlace> place_;                           // by storage
   std::vector<std::optional<TensorId>> owner_;               // by storage of a gradient
   bool counts_numbers_ = true;
 };

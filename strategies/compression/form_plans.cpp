@@ -14,6 +14,7 @@
 #include "sim/ops/layers.h"
 #include "strategies/models/chain_part.h"
 #include "strategies/models/op_sequence.h"
+#include "strategies/models/range_maximum.h"
 #include "strategies/models/recompute_order.h"
 #include "strategies/rematerialization/rotor/block_table.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"
@@ -67,60 +68,27 @@ class TimesAgain {
   std::uint64_t walks_ = 0;
 };
 
-/// The largest of many numbers of which ranges rise and fall: all of it in the logarithm of how many there are.
-class RangeMaximum {
- public:
-  explicit RangeMaximum(std::span<const Bytes> values) {
-    while (leaves_ < values.size()) leaves_ *= 2;
-    most_.assign(2 * leaves_, Bytes{0});
-    added_.assign(2 * leaves_, Bytes{0});
-    std::ranges::copy(values, most_.begin() + static_cast<std::ptrdiff_t>(leaves_));
-    for (std::size_t node = leaves_; node-- > 1;) most_[node] = std::max(most_[2 * node], most_[2 * node + 1]);
-  }
-
-  Bytes most() const { return most_[1]; }
-
-  std::uint32_t where() const {
-    std::size_t node = 1;
-    while (node < leaves_) node = 2 * node + (most_[2 * node] >= most_[2 * node + 1] ? 0 : 1);
-    return static_cast<std::uint32_t>(node - leaves_);
-  }
-
-  void add(std::uint32_t begin, std::uint32_t end, Bytes bytes) { add(1, 0, leaves_, begin, end, bytes); }
-
- private:
-  void add(std::size_t node, std::size_t first, std::size_t last, std::size_t begin, std::size_t end, Bytes bytes) {
-    if (end <= first || last <= begin) return;
-    if (begin <= first && last <= end) {
-      most_[node] += bytes;
-      added_[node] += bytes;
-      return;
-    }
-    const std::size_t middle = (first + last) / 2;
-    add(2 * node, first, middle, begin, end, bytes);
-    add(2 * node + 1, middle, last, begin, end, bytes);
-    most_[node] = std::max(most_[2 * node], most_[2 * node + 1]) + added_[node];
-  }
-
-  std::size_t leaves_ = 1;
-  std::vector<Bytes> most_, added_;
-};
+std::vector<std::int64_t> counts(std::span<const Bytes> all) {
+  std::vector<std::int64_t> numbers;
+  for (const Bytes each : all) numbers.push_back(each.count);
+  return numbers;
+}
 
 class FormsChooser {
  public:
   FormsChooser(const KeptForms& kept_forms, const OffloadModel& model, double largest_square, double price)
       : kept_forms_(kept_forms),
-        memory_(model.memory),
+        memory_(counts(model.memory)),
         forms_(kept_forms.size(), 0),
         largest_square_(largest_square),
         price_(price) {}
 
-  Bytes most() const { return memory_.most(); }
+  Bytes most() const { return Bytes{memory_.most()}; }
 
   /// As far down as that, or as it goes.
   void reach(Bytes level) {
-    while (memory_.most() > level) {
-      const std::uint32_t fullest = memory_.where();
+    while (most() > level) {
+      const auto fullest = static_cast<std::uint32_t>(memory_.where());
       std::optional<std::pair<std::size_t, std::uint32_t>> best;
       double least = 0;
       for (std::size_t i = 0; i < kept_forms_.size(); ++i) {
@@ -152,7 +120,7 @@ class FormsChooser {
         if (more_time(i, form) == Seconds{0} && more_square(i, form) >= 0) continue;
         if (square_ + more_square(i, form) > largest_square_) continue;
         take(i, form);
-        if (memory_.most() <= level) break;
+        if (most() <= level) break;
         take(i, before);
       }
     }
@@ -179,10 +147,11 @@ class FormsChooser {
 
   void take(std::size_t i, std::uint32_t form) {
     square_ += more_square(i, form);
-    for (const FreedRange& range : kept_forms_[i].freed[forms_[i]]) memory_.add(range.begin, range.end, range.bytes);
+    for (const FreedRange& range : kept_forms_[i].freed[forms_[i]])
+      memory_.add(range.begin, range.end, range.bytes.count);
     forms_[i] = form;
     for (const FreedRange& range : kept_forms_[i].freed[form]) {
-      memory_.add(range.begin, range.end, Bytes{0} - range.bytes);
+      memory_.add(range.begin, range.end, -range.bytes.count);
     }
   }
 

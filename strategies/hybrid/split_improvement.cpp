@@ -15,9 +15,9 @@
 namespace plimsoll {
 namespace {
 
-class Messages {
+class SplitMessages {
  public:
-  Messages(const SplitTable& table, double known)
+  SplitMessages(const SplitTable& table, double known)
       : table_(table), known_(known), earlier_(table.nodes.size()), later_(table.nodes.size()) {
     for (std::uint32_t n = 0; n < table.nodes.size(); ++n) {
       std::vector<double>& own = own_.emplace_back();
@@ -566,7 +566,7 @@ std::optional<SplitChoices> ReducedSplits::reduced(const SplitChoices& of_whole)
 }
 
 MessagedSplit pass_messages(const SplitTable& table, double known, std::uint64_t rounds, const Deadline* deadline) {
-  return Messages(table, known).run(rounds, deadline);
+  return SplitMessages(table, known).run(rounds, deadline);
 }
 
 SplitChoices least_kept(const SplitTable& table, const SplitChoices& start, std::uint64_t seed,

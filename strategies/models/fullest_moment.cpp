@@ -39,9 +39,9 @@ std::vector<PlannedRun> steps_of(const OpModel& model, const OpSequence& sequenc
   return steps;
 }
 
-class Walk {
+class MomentWalk {
  public:
-  explicit Walk(const OpModel& model) : model_(model), exists_(model.gradients.size(), false) {
+  explicit MomentWalk(const OpModel& model) : model_(model), exists_(model.gradients.size(), false) {
     moment_.there.assign(model.storages.size(), false);
     moment_.runs.assign(model.ops.size(), 0);
   }
@@ -92,7 +92,7 @@ class Walk {
 
 std::vector<MemoryOfRun> memory_of_runs(const OpModel& model, const OpSequence& sequence) {
   std::vector<MemoryOfRun> memory;
-  Walk walk(model);
+  MomentWalk walk(model);
   for (const PlannedRun& step : steps_of(model, sequence)) {
     const Bytes before = walk.live();
     memory.push_back({before, walk.run(step)});
@@ -105,7 +105,7 @@ FullestMoment fullest_moment(const OpModel& model, const OpSequence& sequence) {
   const std::vector<PlannedRun> steps = steps_of(model, sequence);
   std::size_t fullest = 0;
   Bytes peak;
-  Walk first(model);
+  MomentWalk first(model);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Bytes needed = first.run(steps[i]);
     if (needed > peak) {
@@ -114,7 +114,7 @@ FullestMoment fullest_moment(const OpModel& model, const OpSequence& sequence) {
     }
     first.end(steps[i]);
   }
-  Walk second(model);
+  MomentWalk second(model);
   for (std::size_t i = 0; i <= fullest && i < steps.size(); ++i) {
     second.run(steps[i]);
     if (i < fullest) second.end(steps[i]);

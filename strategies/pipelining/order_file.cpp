@@ -122,31 +122,31 @@ std::string circle_in(const OrderFile& file) {
 constexpr std::uint32_t most_parts = 4096, most_micro_batches = 1'000'000;
 
 /// What a cell says that is done.
-enum class Does : std::uint8_t { forward, backward, input, weights, send_f, recv_f, send_b, recv_b, sharding };
-constexpr std::pair<std::string_view, Does> cell_words[] = {
-    {"F", Does::forward},        {"B", Does::backward},       {"BW", Does::backward},
-    {"I", Does::input},          {"W", Does::weights},        {"SEND_F", Does::send_f},
-    {"RECV_F", Does::recv_f},    {"SEND_B", Does::send_b},    {"RECV_B", Does::recv_b},
-    {"UNSHARD", Does::sharding}, {"RESHARD", Does::sharding}, {"REDUCE_GRAD", Does::sharding}};
+enum class CellAction : std::uint8_t { forward, backward, input, weights, send_f, recv_f, send_b, recv_b, sharding };
+constexpr std::pair<std::string_view, CellAction> cell_words[] = {
+    {"F", CellAction::forward},        {"B", CellAction::backward},       {"BW", CellAction::backward},
+    {"I", CellAction::input},          {"W", CellAction::weights},        {"SEND_F", CellAction::send_f},
+    {"RECV_F", CellAction::recv_f},    {"SEND_B", CellAction::send_b},    {"RECV_B", CellAction::recv_b},
+    {"UNSHARD", CellAction::sharding}, {"RESHARD", CellAction::sharding}, {"REDUCE_GRAD", CellAction::sharding}};
 
-constexpr bool is_exchange(Does does) {
-  return does >= Does::send_f && does <= Does::recv_b;
+constexpr bool is_exchange(CellAction does) {
+  return does >= CellAction::send_f && does <= CellAction::recv_b;
 }
 
 /// An action of the file.
 struct WrittenAction {
   std::uint32_t part = 0, micro_batch = 0;
-  Does does = Does::forward;
+  CellAction does = CellAction::forward;
   bool says_both = false;  ///< BW
   std::uint32_t rank = 0;
   Position position;
 
   std::string text() const {
-    const auto* word = std::ranges::find(cell_words, does, &std::pair<std::string_view, Does>::second);
+    const auto* word = std::ranges::find(cell_words, does, &std::pair<std::string_view, CellAction>::second);
     return fmt::format("{}{}{}", part, says_both ? "BW" : word->first, micro_batch);
   }
-  bool sends() const { return does == Does::send_f || does == Does::send_b; }
-  bool goes_on() const { return does == Does::send_f || does == Does::recv_f; }
+  bool sends() const { return does == CellAction::send_f || does == CellAction::send_b; }
+  bool goes_on() const { return does == CellAction::send_f || does == CellAction::recv_f; }
 };
 
 std::optional<WrittenAction> parse_action(std::string_view cell) {
@@ -156,11 +156,11 @@ std::optional<WrittenAction> parse_action(std::string_view cell) {
   if (wrong != std::errc{}) return std::nullopt;
   const char* const number = std::find_if(letter, end, [](char c) { return c >= '0' && c <= '9'; });
   const std::string_view word(letter, static_cast<std::size_t>(number - letter));
-  const auto* known = std::ranges::find(cell_words, word, &std::pair<std::string_view, Does>::first);
+  const auto* known = std::ranges::find(cell_words, word, &std::pair<std::string_view, CellAction>::first);
   if (known == std::end(cell_words)) return std::nullopt;
   action.does = known->second;
   action.says_both = word == "BW";
-  if (number == end) return action.does == Does::sharding ? std::optional(action) : std::nullopt;
+  if (number == end) return action.does == CellAction::sharding ? std::optional(action) : std::nullopt;
   const auto [last, wrong_too] = std::from_chars(number, end, action.micro_batch);
   if (wrong_too != std::errc{} || last != end) return std::nullopt;
   return action;
@@ -247,7 +247,7 @@ class OrderReader {
     if (action->part >= most_parts || action->micro_batch >= most_micro_batches) {
       return complain(*action, fmt::format("at most {} parts and {} micro-batches", most_parts, most_micro_batches));
     }
-    if (action->does == Does::sharding) {
+    if (action->does == CellAction::sharding) {
       ++left_out_;
     } else if (is_exchange(action->does)) {
       exchanges_.push_back({*action, actions_.size()});
@@ -266,14 +266,14 @@ class OrderReader {
       if (!is_new && of->second != action.rank) {
         complain(action, fmt::format("part {} is on rank {} already", action.part, of->second));
       }
-      if (action.does == Does::input) inputs.emplace(action.part, action.micro_batch);
-      if (action.does == Does::weights) weights.emplace(action.part, action.micro_batch);
+      if (action.does == CellAction::input) inputs.emplace(action.part, action.micro_batch);
+      if (action.does == CellAction::weights) weights.emplace(action.part, action.micro_batch);
     }
     for (WrittenAction& action : actions_) {  // B is a half where W is the other one
       const std::pair of{action.part, action.micro_batch};
-      const bool is_half = action.does == Does::backward && !action.says_both && weights.contains(of);
-      if (is_half && !inputs.contains(of)) action.does = Does::input;
-      weights_apart_ = weights_apart_ || action.does == Does::input || action.does == Does::weights;
+      const bool is_half = action.does == CellAction::backward && !action.says_both && weights.contains(of);
+      if (is_half && !inputs.contains(of)) action.does = CellAction::input;
+      weights_apart_ = weights_apart_ || action.does == CellAction::input || action.does == CellAction::weights;
     }
     for (std::uint32_t g = 0; g < parts_; ++g) {
       if (rank_of_.contains(g)) continue;
@@ -289,13 +289,13 @@ class OrderReader {
     std::map<std::pair<std::uint32_t, std::uint32_t>, Done> done;
     for (const WrittenAction& action : actions_) {
       Done& of = done[{action.part, action.micro_batch}];
-      const bool is_forward = action.does == Does::forward, is_weights = action.does == Does::weights;
+      const bool is_forward = action.does == CellAction::forward, is_weights = action.does == CellAction::weights;
       bool& now = is_forward ? of.forward : is_weights ? of.weights : of.backward;
       if (now) complain(action, "a second time");
       if (!is_forward && !(is_weights ? of.backward : of.forward)) {
         complain(action, fmt::format("before {}{}{}", action.part, is_weights ? 'I' : 'F', action.micro_batch));
       }
-      if (action.does == Does::backward) of.weights = true;
+      if (action.does == CellAction::backward) of.weights = true;
       now = true;
     }
     for (std::uint32_t g = 0; g < parts_ && !complaints_.any(); ++g) {
@@ -318,11 +318,11 @@ class OrderReader {
   }
 
   std::vector<Turn> turns_of(const WrittenAction& action) const {
-    const std::uint32_t kind = action.does == Does::forward   ? piece::forward
-                               : action.does == Does::weights ? piece::weights
-                                                              : piece::backward;
+    const std::uint32_t kind = action.does == CellAction::forward   ? piece::forward
+                               : action.does == CellAction::weights ? piece::weights
+                                                                    : piece::backward;
     std::vector<Turn> turns{{PartId{action.part}, action.micro_batch, kind}};
-    if (action.does == Does::backward && weights_apart_) {
+    if (action.does == CellAction::backward && weights_apart_) {
       turns.push_back({PartId{action.part}, action.micro_batch, piece::weights});
     }
     return turns;
@@ -377,8 +377,8 @@ class OrderReader {
   std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::size_t> places() const {
     std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::size_t> places;
     for (std::size_t a = 0; a < actions_.size(); ++a) {
-      if (actions_[a].does == Does::weights) continue;
-      places.try_emplace({actions_[a].part, actions_[a].micro_batch, actions_[a].does == Does::forward}, a);
+      if (actions_[a].does == CellAction::weights) continue;
+      places.try_emplace({actions_[a].part, actions_[a].micro_batch, actions_[a].does == CellAction::forward}, a);
     }
     return places;
   }

@@ -24,11 +24,13 @@ struct EmulationEvent {
 using Events = std::priority_queue<EmulationEvent, std::vector<EmulationEvent>, std::greater<>>;
 
 /// By which a processor takes the least of what is ready.
-struct Rank {
+struct EventRank {
   Nanoseconds first = 0;
   std::uint32_t node = 0;
 
-  friend bool operator>(const Rank& a, const Rank& b) { return std::tie(a.first, a.node) > std::tie(b.first, b.node); }
+  friend bool operator>(const EventRank& a, const EventRank& b) {
+    return std::tie(a.first, a.node) > std::tie(b.first, b.node);
+  }
 };
 
 /// Counts what each node waits for and when the last of it comes.
@@ -94,7 +96,7 @@ Emulation emulate(const OpDag& dag, const Machine& machine, std::span<const std:
   for (std::uint32_t v = 0; v < dag.size; ++v) {
     if (arrivals.is_ready(v)) events.push({0, true, v});
   }
-  using Queue = std::priority_queue<Rank, std::vector<Rank>, std::greater<>>;
+  using Queue = std::priority_queue<EventRank, std::vector<EventRank>, std::greater<>>;
   std::vector<Queue> ready(machine.size());
   std::vector<bool> is_busy(machine.size(), false);
   std::vector<std::uint32_t> changed;  // processors that may take a node at this instant

@@ -43,7 +43,6 @@ StepNeeds needs_of(const Schedule& schedule) {
     std::vector<StepId> needs(schedule.waits_of(step).begin(), schedule.waits_of(step).end());
     if (last[step.stream.index]) needs.push_back(*last[step.stream.index]);
     std::ranges::sort(needs);
-    // Not ranges::unique: clang 14, which lints and fuzzes, cannot read GCC 12's.
     needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
     made.missing.push_back(static_cast<std::uint32_t>(needs.size()));
     for (const StepId need : needs) made.dependents[need.index].push_back(s);

@@ -54,7 +54,7 @@ Convolution convolution_of(const Tensor& weight, std::int64_t stride, bool tf32)
 }
 
 /// What the three kernels of a convolution share.
-struct Layer {
+struct ConvolutionLayer {
   Picture x, y;
   Filter weight;
   Convolution convolution;
@@ -62,7 +62,7 @@ struct Layer {
   Bytes weights;
   std::string text;
 
-  Layer(const Tensor& from, const Tensor& weights_of, const Tensor& to, std::int64_t stride, bool tf32)
+  ConvolutionLayer(const Tensor& from, const Tensor& weights_of, const Tensor& to, std::int64_t stride, bool tf32)
       : x(picture(from)),
         y(picture(to)),
         weight(filter(weights_of)),
@@ -105,7 +105,7 @@ void use(const Queue& queue) {
 constexpr float one = 1, zero = 0;
 
 /// Behind the transposed weights.
-void* workspace_of(const KernelArguments& a, const Layer& layer) {
+void* workspace_of(const KernelArguments& a, const ConvolutionLayer& layer) {
   return workspace_in(static_cast<std::byte*>(a.scratch) + layer.weights.count);
 }
 
@@ -113,7 +113,8 @@ void* workspace_of(const KernelArguments& a, const Layer& layer) {
 
 CudaKernel convolution(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &y = graph[op.outputs[0]];
-  const auto layer = std::make_shared<const Layer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
+  const auto layer =
+      std::make_shared<const ConvolutionLayer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> perfs{};
   int found = 0;
   CUDA_CHECK(cudnnGetConvolutionForwardAlgorithm_v7(libraries.dnn, *layer->x, *layer->weight, *layer->convolution,
@@ -138,7 +139,8 @@ CudaKernel convolution(const Graph& graph, const Op& op, const Libraries& librar
 /// inputs: gradient, weight.
 CudaKernel convolution_input_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &y = graph[op.inputs[0]], &weight = graph[op.inputs[1]], &x = graph[op.outputs[0]];
-  const auto layer = std::make_shared<const Layer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
+  const auto layer =
+      std::make_shared<const ConvolutionLayer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
   std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT> perfs{};
   int found = 0;
   CUDA_CHECK(cudnnGetConvolutionBackwardDataAlgorithm_v7(libraries.dnn, *layer->weight, *layer->y, *layer->convolution,
@@ -163,7 +165,8 @@ CudaKernel convolution_input_gradient(const Graph& graph, const Op& op, const Li
 /// inputs: x, gradient.
 CudaKernel convolution_weight_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]], &weight = graph[op.outputs[0]];
-  const auto layer = std::make_shared<const Layer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
+  const auto layer =
+      std::make_shared<const ConvolutionLayer>(x, weight, y, whole_attribute(op, "stride"), libraries.tf32);
   std::array<cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT> perfs{};
   int found = 0;
   CUDA_CHECK(cudnnGetConvolutionBackwardFilterAlgorithm_v7(libraries.dnn, *layer->x, *layer->y, *layer->convolution,

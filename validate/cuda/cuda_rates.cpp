@@ -17,18 +17,19 @@ namespace {
 constexpr Bytes small{64};
 
 /// Memory that is given back at the end.
-class Piece {
+class DevicePiece {
  public:
-  Piece(SegmentSource& source, Bytes bytes) : Piece(source, bytes, source.take(bytes)) {
+  DevicePiece(SegmentSource& source, Bytes bytes) : DevicePiece(source, bytes, source.take(bytes)) {
     if (address_ == nullptr) throw CudaError("out of memory while measuring");
   }
   /// Of what the source has given.
-  Piece(SegmentSource& source, Bytes bytes, std::byte* address) : source_(source), bytes_(bytes), address_(address) {}
-  ~Piece() {
+  DevicePiece(SegmentSource& source, Bytes bytes, std::byte* address)
+      : source_(source), bytes_(bytes), address_(address) {}
+  ~DevicePiece() {
     if (address_ != nullptr) source_.give_back(address_, bytes_);
   }
-  Piece(const Piece&) = delete;
-  Piece& operator=(const Piece&) = delete;
+  DevicePiece(const DevicePiece&) = delete;
+  DevicePiece& operator=(const DevicePiece&) = delete;
 
   std::byte* operator*() const { return address_; }
   void fill(NumberFormat format, Signs signs) const {
@@ -59,12 +60,12 @@ double seconds_of(cudaStream_t stream, Work work) {
 class Pieces {
  public:
   Pieces(SegmentSource& source, Bytes bytes, std::size_t count) {
-    pieces_.push_back(std::make_unique<Piece>(source, bytes));
+    pieces_.push_back(std::make_unique<DevicePiece>(source, bytes));
     pieces_.front()->fill(NumberFormat::fp32, Signs::both);
     while (pieces_.size() < count) {
       std::byte* address = source.take(bytes);
       if (address == nullptr) break;
-      pieces_.push_back(std::make_unique<Piece>(source, bytes, address));
+      pieces_.push_back(std::make_unique<DevicePiece>(source, bytes, address));
       CUDA_CHECK(cudaMemcpy(address, **pieces_.front(), static_cast<std::size_t>(bytes.count), cudaMemcpyDefault));
     }
   }
@@ -72,14 +73,14 @@ class Pieces {
   std::byte* operator[](std::size_t i) const { return **pieces_[i % pieces_.size()]; }
 
  private:
-  std::vector<std::unique_ptr<Piece>> pieces_;
+  std::vector<std::unique_ptr<DevicePiece>> pieces_;
 };
 
-/// Copies one way, on a stream of their own, from block to block as a replay's: a cache that holds one block again and
-/// again has nothing of theirs.
-class Copies {
+/// Copies one way, on a stream of their own, from block to block as a replay's: a cache that holds one block
+/// again and again has nothing of theirs.
+class DeviceCopies {
  public:
-  Copies(Gpu& gpu, PinnedSegments& pinned, const ProbeSizes& sizes, bool to_host)
+  DeviceCopies(Gpu& gpu, PinnedSegments& pinned, const ProbeSizes& sizes, bool to_host)
       : sizes_(sizes),
         device_(gpu.segments, sizes.copied, sizes.blocks),
         host_(pinned, sizes.copied, sizes.blocks),
@@ -131,9 +132,9 @@ class Copies {
 };
 
 /// A kernel with memory of its own.
-class Bench {
+class DeviceBench {
  public:
-  Bench(const ProbeOp& probe, Gpu& gpu, const Libraries& libraries)
+  DeviceBench(const ProbeOp& probe, Gpu& gpu, const Libraries& libraries)
       : kernel_(make_cuda_kernel(probe.graph, probe.op, libraries).value_or(CudaKernel{})), stream_(new_stream()) {
     EXPECTS(kernel_.run);
     for (const TensorId t : probe.op.inputs) arguments_.inputs.push_back(piece(gpu, probe.graph[t].bytes, probe.signs));
@@ -154,24 +155,24 @@ class Bench {
 
  private:
   void* piece(Gpu& gpu, Bytes bytes, Signs signs) {
-    const Piece& made = *pieces_.emplace_back(std::make_unique<Piece>(gpu.segments, bytes));
+    const DevicePiece& made = *pieces_.emplace_back(std::make_unique<DevicePiece>(gpu.segments, bytes));
     made.fill(NumberFormat::fp32, signs);
     return *made;
   }
 
   CudaKernel kernel_;
-  std::vector<std::unique_ptr<Piece>> pieces_;
+  std::vector<std::unique_ptr<DevicePiece>> pieces_;
   OwnedStream stream_;
   KernelArguments arguments_;
   Queue queue_;
 };
 
-MeasuredRate copy_rate(Copies& copies, std::size_t repetitions) {
+MeasuredRate copy_rate(DeviceCopies& copies, std::size_t repetitions) {
   return repeated(repetitions, [&] { return copies.rate(); });
 }
 
 /// What a copy reaches while copies the other way keep the link busy.
-double rate_beside(Copies& measured, Copies& others) {
+double rate_beside(DeviceCopies& measured, DeviceCopies& others) {
   others.keep_busy(measured.stream());
   const double rate = measured.rate();
   others.wait();
@@ -189,8 +190,8 @@ MeasuredPeak measured_peak(const std::string& dtype, cudaDataType_t numbers, std
   const StoredMatrix square{rows, rows, rows};
   const MatrixProduct product({.a = square, .b = square, .c = square, .numbers = numbers}, libraries);
   const Bytes bytes = (half ? 2 : 4) * Bytes{rows * rows};
-  const Piece a(gpu.segments, bytes), b(gpu.segments, bytes), c(gpu.segments, bytes);
-  const Piece scratch(gpu.segments, std::max(product.scratch(), Bytes{4}));
+  const DevicePiece a(gpu.segments, bytes), b(gpu.segments, bytes), c(gpu.segments, bytes);
+  const DevicePiece scratch(gpu.segments, std::max(product.scratch(), Bytes{4}));
   a.fill(format, Signs::both);
   b.fill(format, Signs::both);
   const OwnedStream stream = new_stream();
@@ -217,7 +218,8 @@ std::vector<MeasuredPeak> measured_peaks(const ProbeSizes& sizes, Gpu& gpu, cons
 }
 
 /// By turns alone and beside one and two copies: clocks follow the temperature meanwhile.
-std::vector<MeasuredRate> slowdowns(const Bench& product, const std::vector<Copies*>& copies, std::size_t turns) {
+std::vector<MeasuredRate> slowdowns(const DeviceBench& product, const std::vector<DeviceCopies*>& copies,
+                                    std::size_t turns) {
   std::vector<std::vector<double>> times(copies.size());
   product.seconds();
   for (std::size_t turn = 0; turn < turns; ++turn) {
@@ -273,7 +275,7 @@ std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& l
   std::size_t free = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
   rates.device_memory = Bytes{static_cast<std::int64_t>(total)};
-  Copies to_host(gpu, machine.pinned(), sizes, true), to_device(gpu, machine.pinned(), sizes, false);
+  DeviceCopies to_host(gpu, machine.pinned(), sizes, true), to_device(gpu, machine.pinned(), sizes, false);
   if (!proceed("copies one way")) return std::nullopt;
   rates.to_host = copy_rate(to_host, repetitions);
   rates.one_block_to_host = repeated(repetitions, [&] { return to_host.rate_again(); });
@@ -285,19 +287,19 @@ std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& l
   rates.host_copies =
       repeated(repetitions, [&] { return rate_beside(to_host, to_device) + rate_beside(to_device, to_host); });
   if (!proceed("kernels alone and during copies")) return std::nullopt;
-  const Bench product(product_probe(sizes.product), gpu, libraries);
+  const DeviceBench product(product_probe(sizes.product), gpu, libraries);
   rates.slowdown = slowdowns(product, {&to_host, &to_device}, 3 * repetitions);
   if (!proceed("peaks of products")) return std::nullopt;
   rates.peaks = measured_peaks(sizes, gpu, libraries, repetitions);
   if (!proceed("updates, launches and allocations")) return std::nullopt;
-  const Bench sum(sum_probe(sizes.summed), gpu, libraries);
+  const DeviceBench sum(sum_probe(sizes.summed), gpu, libraries);
   const double added = 3.0 * 4 * static_cast<double>(sizes.summed);
   rates.plain_traffic = repeated(repetitions, [&] { return added / sum.seconds(8); });
-  const Bench adam(adam_probe(sizes.parameters), gpu, libraries);
+  const DeviceBench adam(adam_probe(sizes.parameters), gpu, libraries);
   const double moved = 7.0 * 4 * static_cast<double>(sizes.parameters);
   rates.update_traffic = repeated(repetitions, [&] { return moved / adam.seconds(); });
   rates.host_update_traffic = host_update_traffic(sizes.host_parameters, repetitions);
-  const Bench tiny(tiny_probe(), gpu, libraries);
+  const DeviceBench tiny(tiny_probe(), gpu, libraries);
   rates.launch = repeated(repetitions, [&] { return tiny.seconds(100); });
   CachingMemory memory(gpu.segments, std::nullopt);
   rates.allocation = repeated(repetitions, [&] { return seconds_of_a_block(memory, sizes.copied); });

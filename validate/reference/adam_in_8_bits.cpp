@@ -11,9 +11,9 @@ namespace plimsoll::plain {
 namespace {
 
 /// One block of a state, as numbers.
-class Block {
+class StateBlock {
  public:
-  Block(const std::array<float, 256>& table, unsigned char* state, std::int64_t blocks, std::int64_t block)
+  StateBlock(const std::array<float, 256>& table, unsigned char* state, std::int64_t blocks, std::int64_t block)
       : table_(table),
         scale_(state + block * static_cast<std::int64_t>(sizeof(float))),
         codes_(state + blocks * static_cast<std::int64_t>(sizeof(float)) + block * numbers_of_block) {
@@ -80,7 +80,7 @@ void adam_in_8_bits(float* w, const float* g, unsigned char* m, unsigned char* v
   const std::int64_t blocks = (n + numbers_of_block - 1) / numbers_of_block;
   std::vector<float> new_m, new_v;
   for (std::int64_t b = 0; b < blocks; ++b) {
-    Block block_m(with_sign, m, blocks, b), block_v(without_sign, v, blocks, b);
+    StateBlock block_m(with_sign, m, blocks, b), block_v(without_sign, v, blocks, b);
     const std::int64_t first = b * numbers_of_block, size = std::min(numbers_of_block, n - first);
     new_m.resize(static_cast<std::size_t>(size));
     new_v.resize(static_cast<std::size_t>(size));

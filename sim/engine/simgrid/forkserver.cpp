@@ -24,7 +24,7 @@
 namespace plimsoll {
 namespace {
 
-enum class Outcome : std::uint8_t { timeline, error, interrupted };
+enum class ChildOutcome : std::uint8_t { timeline, error, interrupted };
 
 constexpr std::size_t longest_message = 4096;
 
@@ -70,7 +70,7 @@ struct Request {
 
 /// What comes back: a timeline, or `message_size` characters, in the shared memory.
 struct Reply {
-  Outcome outcome = Outcome::timeline;
+  ChildOutcome outcome = ChildOutcome::timeline;
   std::size_t message_size = 0;
 };
 
@@ -134,7 +134,7 @@ Request look_at_request(int socket) {
 }
 
 /// In place of a child that ended before it had answered.
-void reply_with_failure(int socket, SharedMemory& memory, Outcome outcome, std::string message) {
+void reply_with_failure(int socket, SharedMemory& memory, ChildOutcome outcome, std::string message) {
   Request unanswered;
   receive_all(socket, &unanswered, sizeof unanswered);
   memory.fit(unanswered.size);
@@ -161,9 +161,9 @@ void reply_with_failure(int socket, SharedMemory& memory, Outcome outcome, std::
         }
         throw_if_failed(wait_for(child), messages);
       } catch (const SimulationInterrupted& interrupted) {
-        reply_with_failure(socket, memory, Outcome::interrupted, interrupted.what());
+        reply_with_failure(socket, memory, ChildOutcome::interrupted, interrupted.what());
       } catch (const EngineError& failure) {
-        reply_with_failure(socket, memory, Outcome::error, failure.what());
+        reply_with_failure(socket, memory, ChildOutcome::error, failure.what());
       }
     }
   } catch (const Closed&) {
@@ -214,12 +214,12 @@ Timeline SimgridForkserver::simulate(const Program& program) try {
   send_all(socket_, &request, sizeof request);
   Reply reply;
   receive_all(socket_, &reply, sizeof reply);
-  if (reply.outcome == Outcome::timeline) {
+  if (reply.outcome == ChildOutcome::timeline) {
     return read_timeline(*memory_, program.step_count(), program.resident.size());
   }
   std::string message(reply.message_size, ' ');
   MemoryReader(memory_->data()).take(message.data(), message.size());
-  if (reply.outcome == Outcome::interrupted) throw SimulationInterrupted(message);
+  if (reply.outcome == ChildOutcome::interrupted) throw SimulationInterrupted(message);
   throw EngineError(message);
 } catch (const Closed&) {
   throw EngineError("SimGrid server: the process is gone");

@@ -172,9 +172,9 @@ void add_superneurons_plans(const PartTask& task, const OffloadModel& model, std
 }
 
 /// What the layers between convolutions make goes, and of segments that are forgotten it goes again after each use.
-class Segments {
+class ConvSegments {
  public:
-  Segments(const PartTask& task, const OffloadModel& tape, const OpModel& model) : model_(model) {
+  ConvSegments(const PartTask& task, const OffloadModel& tape, const OpModel& model) : model_(model) {
     const std::vector<bool> conv = conv_positions(task, tape);
     bool open = false;
     for (std::size_t o = 0; o <= last_forward(model); ++o) {
@@ -231,7 +231,7 @@ Plans superneurons_plans(const PartTask& task, const SuperneuronsOptions& option
     add_superneurons_plans(task, model, levels, pool);
   if (recompute == Recompute::off || !alone) return plans;
   const OpModel ops = op_model(task);
-  const Segments segments(task, model, ops);
+  const ConvSegments segments(task, model, ops);
   for (const Recompute mode : {Recompute::cost_aware, Recompute::speed, Recompute::memory}) {
     if (recompute != Recompute::fastest && recompute != mode) continue;
     const std::optional<OpSequence> sequence = segments.sequence(mode);

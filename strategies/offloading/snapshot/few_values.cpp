@@ -132,7 +132,7 @@ void FewValues::ask_programs(Answer& answer, Bytes budget, std::span<const Prove
       if (path.size() <= count || k * count / path.size() != (k + 1) * count / path.size()) some.push_back(path[k]);
     }
     std::ranges::sort(some);
-    some.erase(std::ranges::unique(some).begin(), some.end());
+    some.erase(std::unique(some.begin(), some.end()), some.end());
     if (some.size() == before) return;
     before = some.size();
     const InstantsProgram program(model_, some);

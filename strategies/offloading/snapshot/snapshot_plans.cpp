@@ -91,7 +91,7 @@ std::vector<std::size_t> SnapshotPlans::order_of(const std::vector<std::vector<s
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return parts[a].back() > parts[b].back(); });
   std::vector<bool> first(parts.size(), false);
   for (std::size_t at = 0; at < order.size(); ++at) first[order[at]] = at == 0 || (order.size() - at) % group == 0;
-  std::ranges::stable_partition(order, [&](std::size_t k) { return first[k]; });
+  std::stable_partition(order.begin(), order.end(), [&](std::size_t k) { return first[k]; });
   return order;
 }
 
@@ -330,7 +330,7 @@ void SnapshotPlans::find_levels() {
     levels_.push_back(Bytes{k * round});
   }
   std::ranges::sort(levels_);
-  levels_.erase(std::ranges::unique(levels_).begin(), levels_.end());
+  levels_.erase(std::unique(levels_.begin(), levels_.end()), levels_.end());
 }
 
 }  // namespace plimsoll

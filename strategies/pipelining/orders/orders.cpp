@@ -14,16 +14,16 @@ PipelineOrder one_part_a_rank(std::uint32_t p) {
 }
 
 /// What a rank takes, of which stage.
-struct Share {
+struct RankShare {
   std::uint32_t stage;
   std::vector<std::uint32_t> micro_batches;
 };
 
-std::vector<Share> shares_of(const std::vector<std::uint32_t>& copies, std::uint32_t m) {
-  std::vector<Share> shares;
+std::vector<RankShare> shares_of(const std::vector<std::uint32_t>& copies, std::uint32_t m) {
+  std::vector<RankShare> shares;
   for (std::uint32_t s = 0; s < copies.size(); ++s) {
     for (std::uint32_t k = 0; k < copies[s]; ++k) {
-      Share& share = shares.emplace_back(Share{s, {}});
+      RankShare& share = shares.emplace_back(RankShare{s, {}});
       for (std::uint32_t i = k; i < m; i += copies[s]) share.micro_batches.push_back(i);
     }
   }
@@ -31,10 +31,10 @@ std::vector<Share> shares_of(const std::vector<std::uint32_t>& copies, std::uint
 }
 
 /// Part g on rank g, of the stage of its share.
-PipelineOrder one_share_a_rank(const std::vector<Share>& shares) {
+PipelineOrder one_share_a_rank(const std::vector<RankShare>& shares) {
   PipelineOrder order = one_part_a_rank(static_cast<std::uint32_t>(shares.size()));
   if (shares.back().stage + 1 == shares.size()) return order;
-  for (const Share& share : shares) order.stage_of.push_back(share.stage);
+  for (const RankShare& share : shares) order.stage_of.push_back(share.stage);
   return order;
 }
 
@@ -54,7 +54,7 @@ PipelineOrder gpipe_order(std::uint32_t p, std::uint32_t m, BackwardOrder backwa
 
 PipelineOrder one_forward_one_backward_order(std::uint32_t m, const std::vector<std::uint32_t>& warm_up,
                                              const std::vector<std::uint32_t>& copies) {
-  const std::vector<Share> shares = shares_of(copies.empty() ? std::vector(warm_up.size(), 1U) : copies, m);
+  const std::vector<RankShare> shares = shares_of(copies.empty() ? std::vector(warm_up.size(), 1U) : copies, m);
   PipelineOrder order = one_share_a_rank(shares);
   for (std::uint32_t r = 0; r < shares.size(); ++r) {
     const std::vector<std::uint32_t>& own = shares[r].micro_batches;

@@ -11,9 +11,9 @@ struct Flags {
   bool idle_before_first_backward, backward_first, fill_all_gaps;
 };
 
-class Variant {
+class SearchVariant {
  public:
-  Variant(const PartCosts& costs, std::uint32_t m, std::span<const std::int64_t> limits, Flags flags)
+  SearchVariant(const PartCosts& costs, std::uint32_t m, std::span<const std::int64_t> limits, Flags flags)
       : costs_(costs), m_(m), limits_(limits), flags_(flags), ranks_(costs.parts()) {
     for (Rank& rank : ranks_) {
       rank.forward_end.reserve(m);
@@ -192,7 +192,7 @@ std::optional<PipelineOrder> zero_bubble_search(const PartCosts& given, std::uin
   std::optional<PipelineOrder> best;
   double least = std::numeric_limits<double>::infinity();
   for (unsigned flags = 0; flags < 8; ++flags) {
-    Variant variant(costs, micro_batches, limits, {(flags & 4U) != 0, (flags & 2U) != 0, (flags & 1U) != 0});
+    SearchVariant variant(costs, micro_batches, limits, {(flags & 4U) != 0, (flags & 2U) != 0, (flags & 1U) != 0});
     if (!variant.run() || !(variant.longest() < least)) continue;
     least = variant.longest();
     best.emplace();

@@ -371,17 +371,17 @@ struct StageLoad {
   double seconds = 0, sent_bytes = 0, parameter_bytes = 0, kept_bytes = 0, fixed_bytes = 0;
 };
 
-enum class Place : char { first, counted, last };
+enum class PathPlace : char { first, counted, last };
 
-std::vector<Place> places_of(const EqualStagesProblem& problem) {
+std::vector<PathPlace> places_of(const EqualStagesProblem& problem) {
   const Dag& dag = problem.model.dag;
   const std::vector<std::vector<std::uint64_t>> before = ancestors_of(dag);
-  std::vector<Place> places(dag.nodes, Place::last);
+  std::vector<PathPlace> places(dag.nodes, PathPlace::last);
   for (std::uint32_t n = 0; n < dag.nodes; ++n) {
     if (!problem.counted[n]) continue;
-    places[n] = Place::counted;
+    places[n] = PathPlace::counted;
     for (std::uint32_t b = 0; b < dag.nodes; ++b) {
-      if (!problem.counted[b] && (before[n][b / 64] >> b % 64 & 1U) != 0) places[b] = Place::first;
+      if (!problem.counted[b] && (before[n][b / 64] >> b % 64 & 1U) != 0) places[b] = PathPlace::first;
     }
   }
   return places;
@@ -399,10 +399,10 @@ class EqualSearch {
   }
 
   std::optional<PiperPlan> plan() {
-    const auto counted = static_cast<std::uint32_t>(std::ranges::count(places_, Place::counted));
+    const auto counted = static_cast<std::uint32_t>(std::ranges::count(places_, PathPlace::counted));
     for (const bool apart : {false, true}) {
-      const std::uint32_t first = apart && std::ranges::count(places_, Place::first) > 0 ? 1 : 0;
-      const std::uint32_t last = apart && std::ranges::count(places_, Place::last) > 0 ? 1 : 0;
+      const std::uint32_t first = apart && std::ranges::count(places_, PathPlace::first) > 0 ? 1 : 0;
+      const std::uint32_t last = apart && std::ranges::count(places_, PathPlace::last) > 0 ? 1 : 0;
       if (apart && first + last == 0) break;
       for (std::uint32_t shared = 1; shared <= counted && first + shared + last <= model_.devices; ++shared) {
         lay_out(first, shared, last, counted);
@@ -419,8 +419,8 @@ class EqualSearch {
     const std::uint32_t least = counted / shared, smaller = shared - counted % shared;
     std::uint32_t seen = 0;
     for (const std::uint32_t n : order_) {
-      if (places_[n] == Place::last) stage_of_[n] = count_ - 1;
-      if (places_[n] != Place::counted) continue;
+      if (places_[n] == PathPlace::last) stage_of_[n] = count_ - 1;
+      if (places_[n] != PathPlace::counted) continue;
       const std::uint32_t in_smaller = smaller * least;
       stage_of_[n] = first + (seen < in_smaller ? seen / least : smaller + (seen - in_smaller) / (least + 1));
       ++seen;
@@ -498,7 +498,7 @@ class EqualSearch {
 
   const EqualStagesProblem& problem_;
   const PiperProblem& model_;
-  std::vector<Place> places_;
+  std::vector<PathPlace> places_;
   std::vector<std::uint32_t> order_, stage_of_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> kinds_;  ///< devices that share tensors, and way
   std::uint32_t count_ = 0;                                  ///< stages of what is laid out
@@ -526,10 +526,10 @@ PiperOutcome plan_piper(const PiperProblem& problem) {
 }
 
 std::optional<std::uint32_t> between_counted(const EqualStagesProblem& problem) {
-  const std::vector<Place> places = places_of(problem);
+  const std::vector<PathPlace> places = places_of(problem);
   const std::vector<std::vector<std::uint64_t>> before = ancestors_of(problem.model.dag);
   for (std::uint32_t n = 0; n < places.size(); ++n) {
-    if (places[n] != Place::first) continue;
+    if (places[n] != PathPlace::first) continue;
     for (std::uint32_t b = 0; b < places.size(); ++b) {
       if (problem.counted[b] && (before[n][b / 64] >> b % 64 & 1U) != 0) return n;
     }

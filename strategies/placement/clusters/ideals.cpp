@@ -18,9 +18,9 @@ namespace {
 /// reader or, without one, with the node before it; and each backward op with the forward
 /// op that it belongs to, so that only the forward is cut: the last of those that made what it reads or, where it reads
 /// gradients alone, that of an op that reads its own.
-class Together {
+class CutTogether {
  public:
-  explicit Together(const OpDag& dag) : number_(dag.size), has_forward_(dag.size) {
+  explicit CutTogether(const OpDag& dag) : number_(dag.size), has_forward_(dag.size) {
     for (std::uint32_t v = 0; v < dag.size; ++v) {
       number_[v] = v;
       has_forward_[v] = dag.backward.empty() || !dag.backward[v];
@@ -75,7 +75,7 @@ IdealsProblem problem_for(const OpDag& dag, const Machine& machine, const Units&
   std::int64_t least = unlimited_bytes;
   for (const std::uint32_t p : units.field) least = std::min(least, machine.memory[p]);
   if (least != unlimited_bytes) problem.device_bytes = static_cast<double>(least);
-  const std::vector<std::uint32_t> number = Together(dag).numbers();
+  const std::vector<std::uint32_t> number = CutTogether(dag).numbers();
   std::vector<std::size_t> members(dag.size, 0);
   for (const std::uint32_t n : number) ++members[n];
   for (std::uint32_t v = 0; v < dag.size; ++v) {

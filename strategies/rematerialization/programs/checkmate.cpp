@@ -84,7 +84,7 @@ std::string add_rounded(PlanPool& pool, const OpModel& model, const RoundingEffo
   }
   std::vector<Limits> levels;
   const std::vector<Bytes> budgets = budgets_between(least, most, static_cast<std::uint32_t>(effort.levels));
-  for (const Bytes budget : std::views::reverse(budgets)) levels.push_back(program.limits(budget));
+  for (auto budget = budgets.rbegin(); budget != budgets.rend(); ++budget) levels.push_back(program.limits(*budget));
   const ProcessLimits limits{.seconds = static_cast<double>(effort.seconds)};
   const ProcessResult result = relaxed(program.program(), levels, limits);
   std::mt19937_64 generator(static_cast<std::uint64_t>(effort.seed));

@@ -117,13 +117,13 @@ KnapsackItem item_of(const OpModel& model, const ModelOp& op) {
   return {bytes, op.ways.front().time.value};
 }
 
-struct Plans {
+struct KnapsackPlans {
   PlanPool pool;
   std::string stopped = {};  ///< the limit that ended searches, if one did
 };
 
-Plans knapsack_plans(const PartTask& task, const KnapsackOptions& options) {
-  Plans made{PlanPool(task)};
+KnapsackPlans knapsack_plans(const PartTask& task, const KnapsackOptions& options) {
+  KnapsackPlans made{PlanPool(task)};
   made.pool.add(store_all_ops(task));
   const OpModel model = op_model(task);
   const Banned anyway = banned_anyway(model);
@@ -181,7 +181,7 @@ constexpr auto knapsack_options = options_of<KnapsackOptions>(
 std::vector<TapeOutcome> knapsack_tapes(const PartTask& task, const KnapsackOptions& options,
                                         std::span<const std::optional<Bytes>> budgets, const Tape*) {
   if (const std::optional<std::string> why = not_one_part(task)) return refused(*why, budgets);
-  const Plans made = knapsack_plans(task, options);
+  const KnapsackPlans made = knapsack_plans(task, options);
   std::vector<TapeOutcome> outcomes =
       or_plain_training(task, budgets, made.pool.outcomes(budgets, "no knapsack leaves less to save"));
   if (made.stopped.empty()) return outcomes;

@@ -52,20 +52,20 @@ struct Operand {
   bool is_output = false;
 };
 
-struct Part {
+struct AttentionPart {
   Operand a, b, c;
   float scale = 1;
   bool adds = false;
 };
 
 /// Products one after the other, each with the scratch that the largest needs.
-Kernel products(const std::vector<Part>& parts) {
+Kernel products(const std::vector<AttentionPart>& parts) {
   std::vector<Kernel> kernels;
   Kernel all;
   const auto bound = [](int argument, const Operand& o) {
     return Bound{argument, o.desc, o.is_output, o.input, o.offset};
   };
-  for (const Part& part : parts) {
+  for (const AttentionPart& part : parts) {
     const auto desc = layer<dnnl::matmul>(scaled(part.scale, part.adds), part.a.desc, part.b.desc, part.c.desc);
     kernels.push_back(
         bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
@@ -88,7 +88,7 @@ Operand output(const memory::desc& desc, std::int64_t offset = 0) {
 /// its gradients, which only backwards use.
 Kernel attention_scores(const Graph& graph, const Op& op) {
   const Attention s(graph[op.inputs[0]], op, (op.inputs.size() + 1) / 2);
-  std::vector<Part> parts;
+  std::vector<AttentionPart> parts;
   for (std::size_t i = 0; i < static_cast<std::size_t>(s.slices); ++i) {
     parts.push_back({{s.rows(3 * s.width), 0},
                      {s.columns(3 * s.width), 2 * s.place_of(i), s.size},
@@ -106,7 +106,7 @@ Kernel attention_scores(const Graph& graph, const Op& op) {
 /// mixed = weights v, heads side by side. Inputs: weights, qkv of each slice.
 Kernel attention_values(const Graph& graph, const Op& op) {
   const Attention s(graph[op.inputs[1]], op, op.inputs.size() - 1);
-  std::vector<Part> parts;
+  std::vector<AttentionPart> parts;
   for (std::size_t i = 0; i < static_cast<std::size_t>(s.slices); ++i) {
     parts.push_back({{s.square(), 0, s.square_of(i)},
                      {s.rows(3 * s.width), 1 + s.place_of(i), 2 * s.size},
@@ -120,7 +120,7 @@ Kernel attention_values(const Graph& graph, const Op& op) {
 /// Of the weights: dmixed v^T. Inputs: dmixed, qkv of each slice.
 Kernel attention_values_gradient(const Graph& graph, const Op& op) {
   const Attention s(graph[op.inputs[1]], op, op.inputs.size() - 1);
-  std::vector<Part> parts;
+  std::vector<AttentionPart> parts;
   for (std::size_t i = 0; i < static_cast<std::size_t>(s.slices); ++i) {
     parts.push_back({{s.rows(s.width), 0},
                      {s.columns(3 * s.width), 1 + s.place_of(i), 2 * s.size},
@@ -138,7 +138,7 @@ Kernel attention_qkv_gradient(const Graph& graph, const Op& op) {
   const memory::desc third = s.rows(3 * s.width);
   const auto own = static_cast<std::size_t>(s.slices) - 1;
   const bool is_last = !attribute_of(op, slices_attribute) || whole_attribute(op, slices_attribute) == s.slices;
-  std::vector<Part> parts;
+  std::vector<AttentionPart> parts;
   for (std::size_t i = 0; i <= own; ++i) {
     const std::size_t qkv = first + 2 * s.place_of(i);
     const bool adds = i < own && !is_last;
