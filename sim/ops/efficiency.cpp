@@ -27,23 +27,31 @@ double numbers_in(const Tensor& tensor) {
   return numbers;
 }
 
-/// The two inputs with the most numbers, in the op's order; a bias is a third.
-std::vector<const Tensor*> operands(const Graph& graph, const Op& op) {
-  std::vector<const Tensor*> largest;
-  for (const TensorId input : op.inputs) largest.push_back(&graph[input]);
-  while (largest.size() > 2) {
-    const auto numbers = [](const Tensor* tensor) { return numbers_in(*tensor); };
-    largest.erase(std::ranges::min_element(largest, {}, numbers));
+/// How many numbers tensors have, in their order. `parts_together`: those of one shape are parts of one, such as the
+/// queries, keys and values that one product makes.
+std::vector<double> numbers_of(const Graph& graph, const std::vector<TensorId>& tensors, bool parts_together) {
+  std::vector<double> numbers;
+  std::vector<const Tensor*> first;  // that counts there
+  for (const TensorId id : tensors) {
+    const Tensor& tensor = graph[id];
+    const auto same = [&](const Tensor* other) { return other->shape == tensor.shape; };
+    const auto like = parts_together ? std::ranges::find_if(first, same) : first.end();
+    if (like == first.end()) {
+      first.push_back(&tensor);
+      numbers.push_back(numbers_in(tensor));
+    } else {
+      numbers[static_cast<std::size_t>(like - first.begin())] += numbers_in(tensor);
+    }
   }
-  return largest;
+  return numbers;
 }
 
-std::optional<GpuKernel> product(const Graph& graph, const Op& op) {
-  const std::vector<const Tensor*> inputs = operands(graph, op);
-  if (inputs.empty() || op.outputs.empty() || !op.flops || op.flops->count <= 0) return std::nullopt;
-  const double x = numbers_in(*inputs.front()), w = numbers_in(*inputs.back());
-  double y = 0;
-  for (const TensorId output : op.outputs) y = std::max(y, numbers_in(graph[output]));
+std::optional<GpuKernel> product(const Graph& graph, const Op& op, bool parts_together) {
+  if (op.inputs.empty() || op.outputs.empty() || !op.flops || op.flops->count <= 0) return std::nullopt;
+  std::vector<double> operands = numbers_of(graph, op.inputs, parts_together);
+  while (operands.size() > 2) operands.erase(std::ranges::min_element(operands));  // a bias is a third
+  const double x = operands.front(), w = operands.back();
+  const double y = std::ranges::max(numbers_of(graph, op.outputs, parts_together));
   if (x <= 0 || w <= 0 || y <= 0) return std::nullopt;
   // batch m k = x, batch k n = w, batch m n = y, 2 batch m n k = flops
   const double twice = op.flops->count / 2;
@@ -55,11 +63,16 @@ std::optional<GpuKernel> product(const Graph& graph, const Op& op) {
   const bool agrees = std::abs(batch * m * n * k / twice - 1) <= near;
   if (!agrees || std::min({m, n, k}) < 1) return std::nullopt;
   return GpuKernel{.kind = batch > 1 ? KernelKind::batched_product : KernelKind::product,
-                   .dtype = written_dtype(graph, *inputs.front()),
+                   .dtype = written_dtype(graph, graph[op.inputs.front()]),
                    .batch = batch,
                    .m = std::round(m),
                    .n = std::round(n),
                    .k = std::round(k)};
+}
+
+std::optional<GpuKernel> product(const Graph& graph, const Op& op) {
+  std::optional<GpuKernel> found = product(graph, op, false);
+  return found ? found : product(graph, op, true);
 }
 
 /// Flops of two products, of whole squares or of causal halves, forward: 4 or 2 numbers x sequence; the backward's five

@@ -74,6 +74,17 @@ TEST_CASE("sizes of a product follow from its flops and how many numbers it read
       graph, product(graph, "bmm", {{96, 128, 64}, {96, 64, 100}}, {96, 128, 100}, 2.0 * 96 * 128 * 64 * 100));
   CHECK(batched ==
         GpuKernel{.kind = KernelKind::batched_product, .dtype = "bf16", .batch = 96, .m = 128, .n = 100, .k = 64});
+  // one product for queries, keys and values, and the gradients of its input and of its weight
+  const GpuKernel three{.kind = KernelKind::product, .dtype = "bf16", .batch = 1, .m = 8192, .n = 2304, .k = 6144};
+  const std::vector<std::int64_t> part{4, 2048, 768}, weight{6144, 3, 768};
+  const double flops = 2.0 * 8192 * 2304 * 6144;
+  Op qkv = product(graph, "linear", {{4, 2048, 6144}, weight, {3, 768}}, part, flops);
+  for (int k = 0; k < 2; ++k) qkv.outputs.push_back(add(graph, part));
+  CHECK(gpu_kernel(graph, qkv) == three);
+  CHECK(gpu_kernel(graph, product(graph, "linear", {part, part, part, weight}, {4, 2048, 6144}, flops)) ==
+        GpuKernel{.kind = KernelKind::product, .dtype = "bf16", .batch = 1, .m = 8192, .n = 6144, .k = 2304});
+  CHECK(gpu_kernel(graph, product(graph, "linear", {{4, 2048, 6144}, part, part, part}, weight, flops)) ==
+        GpuKernel{.kind = KernelKind::product, .dtype = "bf16", .batch = 1, .m = 6144, .n = 2304, .k = 8192});
   // counts that contradict the flops
   CHECK(gpu_kernel(graph, product(graph, "mm", {{8, 8}, {8, 8}}, {8, 8}, 5000)).kind == KernelKind::other);
   CHECK(gpu_kernel(graph, product(graph, "mm", {{}, {8, 8}}, {8, 8}, 1024)).kind == KernelKind::other);
