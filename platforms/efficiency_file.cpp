@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "sim/core/names.h"
 #include "sim/io/fields.h"
 #include "sim/io/quantity.h"
 #include "sim/io/shipped.h"
@@ -36,8 +37,16 @@ void read_sizes(const YamlCursor& cursor, std::vector<double>& sizes) {
   if (cursor.is_list() && sizes.empty()) cursor.complain("expected at least one size");
 }
 
-/// Keys `names`, and `share`; nothing where something is wrong, which is complained about.
-std::optional<SizeGrid> read_grid(const YamlCursor& cursor, const std::vector<std::string_view>& names) {
+/// What the points of a grid say: a key and its values in (0, most].
+struct GridValues {
+  std::string_view key;
+  double most = 0;
+};
+constexpr GridValues share_values{"share", largest_share}, time_values{"us", 1e9};
+
+/// Keys `names`, and that of the values; nothing where something is wrong, which is complained about.
+std::optional<SizeGrid> read_grid(const YamlCursor& cursor, const std::vector<std::string_view>& names,
+                                  const GridValues& of = share_values) {
   std::vector<std::vector<double>> sizes(names.size());
   std::vector<bool> is_given(names.size());
   std::vector<double> logarithms;
@@ -49,12 +58,12 @@ std::optional<SizeGrid> read_grid(const YamlCursor& cursor, const std::vector<st
       is_given[at] = true;
       return read_sizes(value, sizes[at]);
     }
-    if (key == "share") {
+    if (key == of.key) {
       shares = value;
       return;
     }
     std::vector<std::string_view> known = names;
-    known.emplace_back("share");
+    known.push_back(of.key);
     value.complain_unknown_key(known);
   });
   if (!cursor.is_object()) return std::nullopt;
@@ -67,18 +76,18 @@ std::optional<SizeGrid> read_grid(const YamlCursor& cursor, const std::vector<st
     }
   }
   if (!shares) {
-    cursor.complain_missing_key("share");
+    cursor.complain_missing_key(of.key);
     return std::nullopt;
   }
   const std::vector<YamlCursor> elements = shares->elements();
   for (const YamlCursor& element : elements) {
-    const double share = element.number(least_share, largest_share);
+    const double share = element.number(least_share, of.most);
     logarithms.push_back(std::log(std::max(share, least_share)));
   }
   if (!shares->is_list()) return std::nullopt;
   if (elements.size() != points) {
     shares->complain(
-        fmt::format("expected a share for each of the {} combinations of sizes, found {}", points, elements.size()));
+        fmt::format("expected a number for each of the {} combinations of sizes, found {}", points, elements.size()));
     return std::nullopt;
   }
   if (points == 0) return std::nullopt;
@@ -108,6 +117,29 @@ void read_attention(Efficiency& e, const YamlCursor& cursor) {
   });
 }
 
+const std::vector<std::string_view> collective_sizes{"ranks", "bytes"};
+constexpr double microsecond = 1e-6;
+
+/// By operation, with times in microseconds; and the network's share.
+void read_collectives(Efficiency& e, const YamlCursor& cursor) {
+  cursor.object([&](std::string_view key, const YamlCursor& value) {
+    if (key == "network") {
+      e.network_share = value.number(least_share, 1);
+      return;
+    }
+    const std::optional<CollectiveKind> kind = from_name<CollectiveKind>(key);
+    if (!kind || *kind == CollectiveKind::broadcast) {
+      return value.complain_unknown_key(
+          std::vector<std::string_view>{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "network"});
+    }
+    std::optional<SizeGrid> read = read_grid(value, collective_sizes, time_values);
+    if (!read) return;
+    std::vector<double> seconds = read->values();
+    for (double& logarithm : seconds) logarithm += std::log(microsecond);
+    e.collectives.emplace(*kind, SizeGrid(read->sizes(), std::move(seconds)));
+  });
+}
+
 double share_at(const YamlCursor& c) {
   return c.number(least_share, largest_share);
 }
@@ -125,6 +157,7 @@ const Field<Efficiency, const YamlCursor&> efficiency_fields[] = {
     {"kernel_floor", optional, [](Efficiency& e, const YamlCursor& c) { e.kernel_floor = c.seconds(); }},
     {"product", optional, read_products},
     {"attention", optional, read_attention},
+    {"collectives", optional, read_collectives},
     {"attention_backward", optional, [](Efficiency& e, const YamlCursor& c) { e.attention_backward = share_at(c); }},
     {"batched_product", optional, [](Efficiency& e, const YamlCursor& c) { e.batched_product = share_at(c); }},
     {"elementwise", optional, [](Efficiency& e, const YamlCursor& c) { e.elementwise = share_at(c); }},
@@ -147,7 +180,8 @@ std::string written_list(std::string_view key, const std::vector<std::string>& w
   return text + line + "\n";
 }
 
-std::string written_grid(const SizeGrid& grid, const std::vector<std::string_view>& names, std::size_t indent) {
+std::string written_grid(const SizeGrid& grid, const std::vector<std::string_view>& names, std::size_t indent,
+                         std::string_view key = share_values.key, double unit = 1) {
   std::string text;
   for (std::size_t a = 0; a < names.size(); ++a) {
     std::vector<std::string> sizes;
@@ -155,8 +189,8 @@ std::string written_grid(const SizeGrid& grid, const std::vector<std::string_vie
     text += written_list(names[a], sizes, indent);
   }
   std::vector<std::string> shares;
-  for (const double value : grid.values()) shares.push_back(fmt::format("{:.4g}", std::exp(value)));
-  return text + written_list("share", shares, indent);
+  for (const double value : grid.values()) shares.push_back(fmt::format("{:.4g}", std::exp(value) / unit));
+  return text + written_list(key, shares, indent);
 }
 
 }  // namespace
@@ -210,6 +244,12 @@ std::string written_efficiency(const Efficiency& efficiency, const std::string& 
     for (const auto& [size, grid] : of_sizes) {
       text += fmt::format("    {}:\n", size) + written_grid(grid, attention_sizes, 6);
     }
+  }
+  if (efficiency.network_share != 1 || !efficiency.collectives.empty()) text += "collectives:\n";
+  if (efficiency.network_share != 1) text += fmt::format("  network: {:.4g}\n", efficiency.network_share);
+  for (const auto& [kind, grid] : efficiency.collectives) {
+    text +=
+        fmt::format("  {}:\n", written(kind)) + written_grid(grid, collective_sizes, 4, time_values.key, microsecond);
   }
   return text;
 }

@@ -6,11 +6,14 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "sim/ops/size_grid.h"
@@ -22,7 +25,17 @@ namespace {
 struct Row {
   std::size_t line = 0;
   std::vector<double> numbers;  // of the columns
+  CollectiveKind operation = CollectiveKind::all_reduce;
 };
+
+/// The one column with words.
+constexpr std::string_view operation_column = "operation";
+
+/// As platforms write it, or as nccl-tests calls its program.
+std::optional<CollectiveKind> operation_named(std::string_view word) {
+  const std::optional<CollectiveKind> kind = from_name<CollectiveKind>(word == "alltoall" ? "all_to_all" : word);
+  return kind == CollectiveKind::broadcast ? std::nullopt : kind;
+}
 
 struct Csv {
   std::vector<std::string> columns;
@@ -65,6 +78,17 @@ Csv read_csv(const std::string& text, const std::string& file) {
     for (std::size_t f = 0; f < fields.size(); ++f) {
       const Parsed<double> value = parse_number(fields[f]);
       const auto column = static_cast<std::size_t>(fields[f].data() - line.data()) + 1;
+      if (csv.columns[f] == operation_column) {
+        const std::optional<CollectiveKind> operation = operation_named(fields[f]);
+        if (!operation) {
+          refuse(file, number, column,
+                 fmt::format("operation: expected all_reduce, reduce_scatter, all_gather or all_to_all, found '{}'",
+                             fields[f]));
+        }
+        row.operation = *operation;
+        row.numbers.push_back(0);
+        continue;
+      }
       if (!value.fine() || !(value.value > 0)) {
         refuse(file, number, column,
                fmt::format("{}: expected a number above 0, found '{}'", csv.columns[f], fields[f]));
@@ -96,6 +120,8 @@ TimeColumn time_column(const Csv& csv, const std::string& file) {
   for (const std::string& column : csv.columns) columns += (columns.empty() ? "" : ",") + column;
   refuse(file, 1, 1, fmt::format("expected a column time_us, time_ms or time_s, found '{}'", columns));
 }
+
+constexpr std::size_t fewest_rows = 8;
 
 /// What a table is made of: sizes, the time that was measured there, what the device's peak alone would take, and the
 /// reference of shares.
@@ -129,7 +155,10 @@ std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, con
   const TimeColumn time = time_column(csv, file);
   const auto need = [&](std::string_view name) {
     if (const std::optional<std::size_t> at = column_of(csv, name)) return *at;
-    refuse(file, 1, 1, fmt::format("expected columns m,n,k or batch,sequence,heads,head_size, found no '{}'", name));
+    refuse(file, 1, 1,
+           fmt::format(
+               "expected columns m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, found no '{}'",
+               name));
   };
   const bool is_attention = column_of(csv, "sequence").has_value();
   const std::vector<std::size_t> at =
@@ -159,9 +188,8 @@ std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, con
     }
     rows.push_back(std::move(made));
   }
-  constexpr std::size_t fewest = 8;
-  if (rows.size() < fewest) {
-    throw InputError(fmt::format("{}: expected at least {} rows, found {}", file, fewest, rows.size()));
+  if (rows.size() < fewest_rows) {
+    throw InputError(fmt::format("{}: expected at least {} rows, found {}", file, fewest_rows, rows.size()));
   }
   return rows;
 }
@@ -259,6 +287,53 @@ SizeGrid table_of_rows(const std::vector<std::vector<double>>& sizes, std::span<
   return fitted_grid(sizes_within(sizes, rows), samples);
 }
 
+/// Sizes of collectives are few and measured at all combinations: the grid is that of the rows. Of several rows of one
+/// combination it takes the middle of the logarithms.
+FittedTable fitted_collectives(const Csv& csv, const std::string& file, const FitOptions& options) {
+  const TimeColumn time = time_column(csv, file);
+  const std::optional<std::size_t> ranks_at = column_of(csv, "ranks"), bytes_at = column_of(csv, "bytes");
+  if (!ranks_at || !bytes_at) refuse(file, 1, 1, "expected columns operation,ranks,bytes and a time");
+  if (csv.rows.size() < fewest_rows) {
+    throw InputError(fmt::format("{}: expected at least {} rows, found {}", file, fewest_rows, csv.rows.size()));
+  }
+  std::map<CollectiveKind, std::map<std::pair<double, double>, std::vector<double>>> found;
+  for (const Row& row : csv.rows) {
+    const double ranks = row.numbers[*ranks_at];
+    if (ranks < 2) refuse(file, row.line, 1, fmt::format("ranks: expected 2 or more, found {}", ranks));
+    found[row.operation][{ranks, row.numbers[*bytes_at]}].push_back(std::log(time.unit * row.numbers[time.at]));
+  }
+  FittedTable fitted;
+  fitted.rows = csv.rows.size();
+  for (const auto& [kind, points] : found) {
+    std::set<double> ranks, bytes;
+    for (const auto& [sizes, times] : points) {
+      ranks.insert(sizes.first);
+      bytes.insert(sizes.second);
+    }
+    std::vector<double> values;
+    for (const double r : ranks) {
+      for (const double b : bytes) {
+        const auto point = points.find({r, b});
+        if (point == points.end()) {
+          throw InputError(
+              fmt::format("{}: a hole: no row of {} with {} ranks and {} bytes", file, written(kind), r, b));
+        }
+        const std::vector<double>& times = point->second;
+        const double middle = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+        for (const double each : times) {
+          fitted.mean_error += std::abs(std::exp(middle - each) - 1) / static_cast<double>(fitted.rows);
+        }
+        values.push_back(middle);
+      }
+    }
+    fitted.grid_points += values.size();
+    fitted.efficiency.collectives.emplace(
+        kind, SizeGrid({{ranks.begin(), ranks.end()}, {bytes.begin(), bytes.end()}}, std::move(values)));
+  }
+  fitted.efficiency.name = options.name;
+  return fitted;
+}
+
 }  // namespace
 
 std::vector<std::vector<double>> product_grid_sizes() {
@@ -274,6 +349,11 @@ std::vector<std::vector<double>> attention_grid_sizes() {
 FittedTable fitted_table(const std::string& csv, const std::string& file_name, const Device& device,
                          const FitOptions& options) {
   const Csv table = read_csv(csv, file_name);
+  if (column_of(table, operation_column)) {
+    FittedTable fitted = fitted_collectives(table, file_name, options);
+    fitted.efficiency.model = device.model;
+    return fitted;
+  }
   const std::vector<Measured> rows = measured_rows(table, file_name, device, options);
   FittedTable fitted;
   fitted.rows = rows.size();

@@ -18,7 +18,7 @@ std::vector<std::vector<double>> attention_grid_sizes();
 struct FittedTable {
   Efficiency efficiency;
   std::size_t rows = 0, grid_points = 0;
-  double mean_error = 0, roofline_error = 0;  ///< mean of |predicted / measured - 1|
+  double mean_error = 0, roofline_error = 0;  ///< mean of |predicted / measured - 1|; collectives have no roofline
 };
 
 struct FitOptions {
@@ -29,7 +29,8 @@ struct FitOptions {
 
 /// Columns `m,n,k` and a time (`time_us`, `time_ms` or `time_s`): products y(m, n) = x(m, k) w(k, n). Columns
 /// `batch,sequence,heads,head_size` and a time: causal fused attention, forward; others are passed by. Of several rows
-/// of the same sizes all count. Throws InputError, with the row's place, for what cannot be: another column where the
+/// of the same sizes all count. Columns `operation,ranks,bytes` and a time: collectives in one node, all combinations.
+/// Throws InputError, with the row's place, for what cannot be: another column where the
 /// time should be, fewer than 8 rows, a time that beats the device's peak by more than 5 %.
 FittedTable fitted_table(const std::string& csv, const std::string& file_name, const Device&, const FitOptions&);
 

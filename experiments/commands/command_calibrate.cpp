@@ -37,6 +37,7 @@ constexpr const char* table_word = "table";
 Efficiency joined(Efficiency with, Efficiency made) {
   with.name = std::move(made.name);
   for (auto& [dtype, grid] : made.product) with.product.insert_or_assign(dtype, std::move(grid));
+  for (auto& [kind, grid] : made.collectives) with.collectives.insert_or_assign(kind, std::move(grid));
   for (auto& [dtype, grids] : made.attention) with.attention.insert_or_assign(dtype, std::move(grids));
   return with;
 }
@@ -58,9 +59,10 @@ int make_table(const CalibrateArguments& arguments) {
                                ? std::move(fitted.efficiency)
                                : joined(load_efficiency(arguments.with), std::move(fitted.efficiency));
   write_text_file(arguments.output, written_efficiency(whole, arguments.source));
-  std::cout << fmt::format("{}: {} rows as {} numbers, {:.1f} % off in the mean (rooflines: {:.1f} %)\n",
-                           arguments.output, fitted.rows, fitted.grid_points, 100 * fitted.mean_error,
-                           100 * fitted.roofline_error);
+  const std::string rooflines =
+      fitted.roofline_error > 0 ? fmt::format(" (rooflines: {:.1f} %)", 100 * fitted.roofline_error) : "";
+  std::cout << fmt::format("{}: {} rows as {} numbers, {:.1f} % off in the mean{}\n", arguments.output, fitted.rows,
+                           fitted.grid_points, 100 * fitted.mean_error, rooflines);
   return exit_fine;
 }
 

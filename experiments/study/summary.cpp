@@ -116,6 +116,7 @@ std::string timing_line(const Problem& problem) {
   for (const Op& op : problem.graph.ops) {
     if (const std::optional<TimedBy> by = timed_by(problem.graph, op, device)) ++ops[*by];
   }
+  if (ops.empty()) return "";  // stages that a strategy has made of the ops, which have their times
   return fmt::format(
       "  times            {:>12}   of {} measured sizes, {} beyond these, {} by shares, {} by rooflines ({})\n",
       fmt::format("{} ops", problem.graph.ops.size()), ops[TimedBy::table], ops[TimedBy::border], ops[TimedBy::share],

@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-/// How ranks exchange values (core/collective_times.h).
-enum class CollectiveWay : std::uint8_t { fastest, ring, halving, trees, levels };
+/// How ranks exchange values (sim/mesh/collective_times.h).
+enum class CollectiveWay : std::uint8_t { fastest, nccl, ring, halving, trees, levels };
 
 struct Axis {
   std::string name;  ///< `data`, `tensor`, ...

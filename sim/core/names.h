@@ -103,9 +103,10 @@ struct Names<Versions> {
 
 template <>
 struct Names<CollectiveWay> {
-  static constexpr std::array all{std::pair{CollectiveWay::fastest, "fastest"}, std::pair{CollectiveWay::ring, "ring"},
-                                  std::pair{CollectiveWay::halving, "halving"},
-                                  std::pair{CollectiveWay::trees, "trees"}, std::pair{CollectiveWay::levels, "levels"}};
+  static constexpr std::array all{
+      std::pair{CollectiveWay::fastest, "fastest"}, std::pair{CollectiveWay::nccl, "nccl"},
+      std::pair{CollectiveWay::ring, "ring"},       std::pair{CollectiveWay::halving, "halving"},
+      std::pair{CollectiveWay::trees, "trees"},     std::pair{CollectiveWay::levels, "levels"}};
 };
 
 template <>

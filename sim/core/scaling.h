@@ -13,6 +13,7 @@
 #include "sim/core/chain.h"
 #include "sim/core/graph.h"
 #include "sim/core/platform.h"
+#include "sim/core/schedule.h"
 
 namespace plimsoll {
 
@@ -25,7 +26,7 @@ struct KernelTime {
   TimedBy by = TimedBy::roofline;
 };
 
-/// How long kernels take on a GPU, as measured (sim/ops/efficiency.h).
+/// How long kernels take on a GPU, and collectives of such GPUs, as measured (sim/ops/efficiency.h).
 class KernelTimes {
  public:
   virtual ~KernelTimes() = default;
@@ -33,7 +34,15 @@ class KernelTimes {
   /// needs.
   virtual std::optional<KernelTime> time(const Graph&, const Op&, const Device&) const = 0;
 
-  std::string name, model;  ///< of the file; the GPU that was measured
+  /// Of a kernel that moves so many bytes.
+  virtual Seconds moving(double bytes, const Device&) const = 0;
+
+  /// Of ranks in one node, of so many bytes as sim/mesh/collective_times.h counts them. Nothing where that was not
+  /// measured.
+  virtual std::optional<Seconds> collective(CollectiveKind, std::uint32_t ranks, double bytes) const = 0;
+
+  std::string name, model;   ///< of the file; the GPU that was measured
+  double network_share = 1;  ///< of what a node's network carries: what collectives over several nodes reach
 };
 
 /// What the roofline needs to know of one op.

@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 
@@ -144,6 +145,41 @@ std::variant<CollectiveTimes::Groups, std::string> CollectiveTimes::groups(const
   return made;
 }
 
+/// Nothing of it is used without measured times.
+NcclGroup CollectiveTimes::nccl_group(const Members& members) {
+  NcclGroup made{.ranks = static_cast<std::uint32_t>(members.front().size())};
+  if (!measured_ || made.ranks == 1) return made;
+  Ends in_node, across;
+  std::size_t fewest = made.ranks;
+  for (const auto& group : members) {
+    std::map<std::uint32_t, std::vector<std::uint32_t>> by_node;
+    for (const std::uint32_t d : group) by_node[platform_->devices[d].node].push_back(d);
+    made.nodes = std::max(made.nodes, static_cast<std::uint32_t>(by_node.size()));
+    for (auto node = by_node.begin(); node != by_node.end(); ++node) {
+      const std::vector<std::uint32_t>& here = node->second;
+      made.in_node = std::max(made.in_node, static_cast<std::uint32_t>(here.size()));
+      for (std::size_t k = 0; k + 1 < here.size(); ++k) in_node.emplace_back(here[k], here[k + 1]);
+      if (by_node.size() == 1) continue;
+      fewest = std::min(fewest, here.size());
+      const auto next = std::next(node) == by_node.end() ? by_node.begin() : std::next(node);
+      for (std::size_t k = 0; k < here.size(); ++k) {
+        across.emplace_back(here[k], next->second[std::min(k, next->second.size() - 1)]);
+      }
+    }
+  }
+  const auto slowest = [&](Ends ends) {
+    double least = std::numeric_limits<double>::infinity();
+    const std::variant<Hops, std::string> found = hops(std::move(ends));
+    if (const Hops* way = std::get_if<Hops>(&found)) {
+      for (const Hop& hop : way->different) least = std::min(least, hop.bandwidth.value);
+    }
+    return least;
+  };
+  made.link = BytesPerSecond{slowest(std::move(in_node))};
+  if (made.nodes > 1) made.network = BytesPerSecond{static_cast<double>(fewest) * slowest(std::move(across))};
+  return made;
+}
+
 std::variant<CollectiveTimes::Ways, std::string> CollectiveTimes::ways(std::span<const std::uint32_t> axes) {
   const Members all = members(axes);
   Members within, between;
@@ -162,6 +198,7 @@ std::variant<CollectiveTimes::Ways, std::string> CollectiveTimes::ways(std::span
     for (auto& [node, devices] : by_node) within.push_back(std::move(devices));
   }
   Ways made;
+  made.nccl = nccl_group(all);
   const auto take = [&](const Members& members) -> std::optional<std::string> {
     std::variant<Groups, std::string> groups = this->groups(members);
     if (std::string* why = std::get_if<std::string>(&groups)) return std::move(*why);
@@ -182,7 +219,8 @@ std::vector<std::string> CollectiveTimes::unequal_axes() const {
   std::vector<std::string> found;
   for (const auto& [axes, ways] : ways_) {
     const Hops& ring = ways.all.ring;
-    if (axes.size() > 1 || ways.all.ranks == 1 || !(ring.slowest < ring.fastest)) continue;
+    const bool takes_all_cards = measured_ && mesh_.axes[axes.front()].way == CollectiveWay::nccl;
+    if (takes_all_cards || axes.size() > 1 || ways.all.ranks == 1 || !(ring.slowest < ring.fastest)) continue;
     std::array<char, 32> ratio{};
     const auto written = std::to_chars(ratio.data(), ratio.data() + ratio.size(),
                                        ring.fastest.value / ring.slowest.value, std::chars_format::general, 3);
@@ -283,7 +321,11 @@ Seconds CollectiveTimes::seconds(CollectiveKind kind, Bytes bytes, std::span<con
   }
   add_hops_for(kind, axes, found->second.all);
   const auto whole = static_cast<double>(bytes.count);
-  const Seconds asked = found->second.seconds(kind, whole, asked_way(axes));
+  const CollectiveWay way = asked_way(axes);
+  if (way == CollectiveWay::nccl && measured_ && found->second.nccl.ranks > 1) {
+    if (const std::optional<Seconds> known = nccl_seconds(*measured_, found->second.nccl, kind, whole)) return *known;
+  }
+  const Seconds asked = found->second.seconds(kind, whole, way == CollectiveWay::nccl ? CollectiveWay::ring : way);
   return std::isfinite(asked.value) ? asked : found->second.seconds(kind, whole, CollectiveWay::fastest);
 }
 

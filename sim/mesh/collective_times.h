@@ -14,6 +14,7 @@
 #include "sim/core/mesh.h"
 #include "sim/core/platform.h"
 #include "sim/core/schedule.h"
+#include "sim/mesh/nccl_times.h"
 
 namespace plimsoll {
 
@@ -29,9 +30,10 @@ namespace plimsoll {
 ///  - levels, where each group has as many ranks in each of several nodes: within nodes, and on the shares of that
 ///    between nodes, each the fastest of the others. all_reduce; reduce_scatter and all_gather where they are asked
 ///    for, since libraries such as NCCL have no levels for these.
-/// Where all of a group's axes ask for one way, that one for the kinds and groups that it can do.
-/// Sources: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005;
-/// Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
+///  - nccl: as NCCL does, by measured times (nccl_times.h) where the devices have them for this, else by ring.
+/// `fastest` leaves nccl out. Where all of a group's axes ask for one way, that one for the kinds and groups that it
+/// can do. Sources: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH",
+/// 2005; Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
 class CollectiveTimes {
  public:
   /// Meshes on devices [0, ranks), [ranks, 2 ranks), ...; or in one sentence why there is no ring, or why all axes that
@@ -72,16 +74,21 @@ class CollectiveTimes {
   struct Ways {
     Groups all;
     std::optional<Groups> within, between;  ///< nodes
+    NcclGroup nccl;
     Seconds seconds(CollectiveKind, double bytes, CollectiveWay) const;
   };
   using Members = std::vector<std::vector<std::uint32_t>>;  // devices of each group, in the order of ranks
 
   CollectiveTimes(const Platform& platform, Mesh mesh)
-      : platform_(&platform), finder_(std::make_unique<RouteFinder>(platform)), mesh_(std::move(mesh)) {}
+      : platform_(&platform),
+        finder_(std::make_unique<RouteFinder>(platform)),
+        measured_(platform.devices.front().efficiency),
+        mesh_(std::move(mesh)) {}
   Members members(std::span<const std::uint32_t> axes) const;
   using Ends = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
   std::variant<Hops, std::string> hops(Ends);
   std::variant<Groups, std::string> groups(const Members&);
+  NcclGroup nccl_group(const Members&);
   void add_hops_for(CollectiveKind, std::span<const std::uint32_t> axes, Groups&);
   std::variant<Ways, std::string> ways(std::span<const std::uint32_t> axes);
   std::optional<std::string> cannot_go();
@@ -89,6 +96,7 @@ class CollectiveTimes {
 
   const Platform* platform_;
   std::unique_ptr<RouteFinder> finder_;
+  std::shared_ptr<const KernelTimes> measured_;  ///< of the devices; none: by the platform's links alone
   Mesh mesh_;
   std::map<std::vector<std::uint32_t>, Ways> ways_;
   std::map<Ends, Hops> hops_;  // of hops in ascending order: groups over several axes halve along each of them

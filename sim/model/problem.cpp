@@ -126,11 +126,34 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
   return problem;
 }
 
+namespace {
+
+/// What adding an op's parameter gradients to those of earlier micro-batches takes, where kernels are timed as
+/// measured: the gradient is read, the sum is read and written. Of m micro-batches the first one adds nothing if no
+/// gradient exists, so that each has (m - 1) / m of it. Sums in a wider type than the parameter's are made by the
+/// product itself (gradient_accumulation_fusion of Megatron-LM, its default), which hides them.
+Seconds accumulation(const Problem& problem, const Op& op, const Device& device) {
+  const double m = problem.micro_batches;
+  const double share = problem.gradients == Gradients::existing ? 1 : (m - 1) / m;
+  if (!device.efficiency || share == 0 || op.phase != Phase::backward) return {};
+  if (times_hold(problem.graph.source, device)) return {};
+  double bytes = 0;
+  for (const TensorId output : op.outputs) {
+    const Tensor& gradient = problem.graph[output];
+    if (gradient.kind != TensorKind::parameter_gradient) continue;
+    const bool is_fused = gradient.gradient_of && gradient.bytes > problem.graph[*gradient.gradient_of].bytes;
+    if (!is_fused) bytes += 3 * static_cast<double>(gradient.bytes.count);
+  }
+  return bytes > 0 ? share * device.efficiency->moving(bytes, device) : Seconds{0};
+}
+
+}  // namespace
+
 Seconds duration_on(const Problem& problem, OpId op, DeviceId device, Saving saving, std::uint32_t implementation) {
-  const std::optional<Seconds> known =
-      duration(problem.graph, problem.graph[op], problem.platform[device], saving, implementation);
+  const Op& timed = problem.graph[op];
+  const std::optional<Seconds> known = duration(problem.graph, timed, problem.platform[device], saving, implementation);
   EXPECTS(known);
-  return *known;
+  return *known + accumulation(problem, timed, problem.platform[device]);
 }
 
 Seconds duration_again_on(const Problem& problem, OpId op, DeviceId device, Saving saving,

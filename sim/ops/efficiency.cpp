@@ -231,4 +231,19 @@ std::optional<KernelTime> Efficiency::time(const Graph& graph, const Op& op, con
   return kernel_time(*this, device, gpu_kernel(graph, op), {*op.flops, *op.bytes_moved, op.traffic, op.launches});
 }
 
+Seconds Efficiency::moving(double bytes, const Device& device) const {
+  if (!device.memory_bandwidth) return {};
+  return Seconds{bytes / (elementwise * device.memory_bandwidth->value)};
+}
+
+std::optional<Seconds> Efficiency::collective(CollectiveKind kind, std::uint32_t ranks, double bytes) const {
+  const auto found = collectives.find(kind);
+  if (found == collectives.end()) return std::nullopt;
+  const std::vector<double>& measured = found->second.sizes()[0];
+  if (ranks < measured.front() || ranks > measured.back()) return std::nullopt;
+  const double most = found->second.sizes()[1].back();
+  const double seconds = std::exp(found->second.at(std::array{static_cast<double>(ranks), std::max(bytes, 1.0)}));
+  return Seconds{seconds * std::max(bytes / most, 1.0)};
+}
+
 }  // namespace plimsoll

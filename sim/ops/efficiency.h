@@ -46,6 +46,9 @@ GpuKernel gpu_kernel(const Graph&, const Op&);
 /// Shares are of the roofline of the device that they are applied to.
 struct Efficiency final : KernelTimes {
   std::optional<KernelTime> time(const Graph&, const Op&, const Device&) const override;
+  Seconds moving(double bytes, const Device&) const override;
+  /// Below the least measured size it takes the time of that, above the largest the bandwidth of that.
+  std::optional<Seconds> collective(CollectiveKind, std::uint32_t ranks, double bytes) const override;
 
   Seconds kernel_floor;                                  ///< the shortest kernel
   std::map<std::string, SizeGrid, std::less<>> product;  ///< by dtype: logarithm of the share by m, n, k
@@ -54,6 +57,7 @@ struct Efficiency final : KernelTimes {
   double attention_backward = 1;                                 ///< share of the backward, of the forward's
   double elementwise = 1, norm = 1, softmax = 1, optimizer = 1;  ///< of the memory's bandwidth
   double batched_product = 1;                                    ///< of the peak
+  std::map<CollectiveKind, SizeGrid> collectives;                ///< logarithm of seconds by ranks of a node and bytes
 };
 
 /// The time of a kernel with so many flops and bytes moved (`traffic` times, by `launches` kernels). Nothing where the

@@ -80,7 +80,7 @@ TEST_CASE("times that cannot be are refused with their place", "[efficiency]") {
   CHECK(complaint_about("m,n,k,tflops\n16,16,16,4\n") ==
         "times.csv:1:1: expected a column time_us, time_ms or time_s, found 'm,n,k,tflops'");
   CHECK(complaint_about("m,n,time_us\n16,16,4\n") ==
-        "times.csv:1:1: expected columns m,n,k or batch,sequence,heads,head_size, found no 'k'");
+        "times.csv:1:1: expected columns m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, found no 'k'");
   CHECK(complaint_about("m,n,k,time_us\n16,16,16,4\n") == "times.csv: expected at least 8 rows, found 1");
   CHECK(complaint_about(rows + "16,,16,4\n") == "times.csv:10:4: n: expected a number above 0, found ''");
   CHECK(complaint_about(rows + "16,16,4\n") == "times.csv:10:1: expected 4 fields, found 3");
@@ -95,7 +95,7 @@ TEST_CASE("a platform names efficiencies, and a wrong file is refused where it i
     return complaint_of([&] { parse_efficiency(head + rest, "e.yaml"); });
   };
   CHECK(complaint("product: {bf16: {m: [1, 2], n: [1], k: [1], share: [0.5]}}\n") ==
-        "e.yaml:5:52: product.bf16.share: expected a share for each of the 2 combinations of sizes, found 1");
+        "e.yaml:5:52: product.bf16.share: expected a number for each of the 2 combinations of sizes, found 1");
   CHECK(complaint("product: {bf16: {m: [2, 1], n: [1], k: [1], share: [0.5, 0.5]}}\n") ==
         "e.yaml:5:25: product.bf16.m[1]: sizes ascend, expected more than 2, found '1'");
   CHECK(complaint("product: {bf16: {m: [1], n: [1], k: [1], share: [989]}}\n")

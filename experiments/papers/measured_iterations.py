@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Measured iterations of Megatron and ZeRO-3 on clusters of A100 beside simulated ones.
+
+    python3 experiments/papers/measured_iterations.py build/plimsoll FOLDER [--rooflines]
+
+FOLDER has `vtrain_multi_node.csv.gz` (VIA-Research/vTrain f8dda84, data/ground_truth_multi.csv, MIT) and
+`published_clusters.json` (rows of published papers: id, model, gpus, batch, tensor, pipeline, data, micro_batch, zero,
+iteration_s). Kernels and collectives are timed by the efficiencies `a100_sxm`, with `--rooflines` by data sheets. No
+constant is fitted on these runs.
+"""
+
+import collections
+import csv
+import gzip
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+SHIPPED = pathlib.Path(__file__).resolve().parents[2] / "platforms" / "a100_sxm_64.yaml"
+CARD = "bandwidth: 25 GBps                 # DGX A100"  # of the network, one for each device
+
+
+def platform(nodes, card_gbytes, by_rooflines):
+    """Nodes of eight A100, each with so much of the node's network."""
+    text = SHIPPED.read_text()
+    efficiency = "" if by_rooflines else "    efficiency: a100_sxm\n"
+    for old, new in ((r"nodes: \d+", f"nodes: {nodes}"), (re.escape(CARD), CARD.replace("25", f"{card_gbytes}", 1)),
+                     (r"    launch_overhead", efficiency + "    launch_overhead")):
+        text, found = re.subn(old, new, text)
+        if found == 0:
+            sys.exit(f"{SHIPPED}: no place for {new}")
+    return text
+
+
+def seconds(program, platform_text, trace, strategy, micro_batches):
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "platform.yaml"
+        file.write_text(platform_text)
+        done = subprocess.run([program, "simulate", "-t", trace, "-p", str(file), "-s", strategy, "--optimizer", "adam",
+                               "--micro-batches", str(micro_batches), "--engine", "event", "--json"],
+                              capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return None, (done.stderr + done.stdout).strip().splitlines()[-1]
+    return json.loads(done.stdout)["makespan_s"], ""
+
+
+def transformer(layers, width, heads, sequence, batch, vocabulary, tensor, dtype):
+    padded = -(-vocabulary // (128 * tensor)) * 128 * tensor
+    return (f"transformer:layers={layers},width={width},heads={heads},sequence={sequence},batch={batch},"
+            f"vocabulary={padded},view=graph,dropout=yes,dtype={dtype}")
+
+
+def megatron(tensor, data, pipeline, chunks=1):
+    """Gradients are summed after the backward, every layer is recomputed."""
+    parts = [f"megatron(tensor={tensor})"] if tensor > 1 else []
+    parts += [f"data_parallel(ranks={data},overlap=no)"] if data > 1 else []
+    if pipeline > 1:
+        parts.append("1f1b" if chunks == 1 else f"interleaved(chunks={chunks})")
+    return "|".join(parts + ["full_recompute"])
+
+
+def vtrain_runs(folder):
+    """Megatron-DeepSpeed, gradients in 16 bits; four HDR cards a node."""
+    with gzip.open(folder / "vtrain_multi_node.csv.gz", "rt") as file:
+        for row in csv.DictReader(file):
+            of = {key: int(row[key]) for key in row if key not in ("parameters_billion", "iteration_ms")}
+            name = "{}B, tensor {tensor}, data {data}, pipeline {pipeline}, micro-batch {micro_batch}".format(
+                row["parameters_billion"], **of)
+            yield {"set": "vTrain", "name": name, "nodes": of["gpus"] // 8, "card": 12.5,
+                   "trace": transformer(of["layers"], of["width"], of["heads"], of["sequence"], of["micro_batch"], 50257,
+                                        of["tensor"], "fp16"),
+                   "strategy": megatron(of["tensor"], of["data"], of["pipeline"]),
+                   "micro_batches": of["global_batch"] // of["micro_batch"], "measured": float(row["iteration_ms"]) / 1e3,
+                   "stages": of["pipeline"]}
+
+
+def published_runs(folder):
+    """Megatron-LM at SC 2021: tables 1 and 2, with eight HDR cards a node."""
+    rows = json.loads((folder / "published_clusters.json").read_text())
+    for row in rows if isinstance(rows, list) else rows["rows"]:
+        if not row["id"].startswith("sc21"):
+            continue
+        model, is_zero = row["model"], row["zero"] == 3
+        strategy = (f"zero3(prefetch=0,collectives=ring)|full_recompute" if is_zero else
+                    megatron(row["tensor"], row["data"], row["pipeline"], row.get("chunks", 1)))
+        yield {"set": "SC 2021, ZeRO-3" if is_zero else "SC 2021", "name": row["id"], "nodes": row["gpus"] // 8, "card": 25,
+               "trace": transformer(model["layers"], model["width"], model["heads"], model["sequence"], row["micro_batch"],
+                                    model["vocabulary"], row["tensor"], "fp16"),
+               "strategy": strategy, "micro_batches": row["batch"] // row["micro_batch"], "measured": row["iteration_s"],
+               "stages": row["pipeline"]}
+
+
+def main():
+    arguments = [word for word in sys.argv[1:] if word != "--rooflines"]
+    if len(arguments) != 2:
+        sys.exit(__doc__)
+    program, folder = arguments[0], pathlib.Path(arguments[1])
+    errors = collections.defaultdict(list)
+    for run in [*published_runs(folder), *vtrain_runs(folder)]:
+        text = platform(run["nodes"], run["card"], len(sys.argv) > 3)
+        found, why = seconds(program, text, run["trace"], run["strategy"], run["micro_batches"])
+        if found is None:
+            print(f"{run['set']:<16} {run['name']:<60} {why}")
+            continue
+        error = found / run["measured"] - 1
+        errors[run["set"]].append(error)
+        if run["set"] == "vTrain":
+            errors[f"vTrain, {run['stages']} stages"].append(error)
+        print(f"{run['set']:<16} {run['name']:<60} {found:8.3f} s, measured {run['measured']:8.3f}: {error:+7.1%}")
+    for name, of in errors.items():
+        sizes = [abs(error) for error in of]
+        print(f"{name:<20} {len(of):3} runs: error {statistics.mean(sizes):5.1%} in the mean, "
+              f"{statistics.median(sizes):5.1%} in the middle, {max(sizes):5.1%} at worst, {statistics.mean(of):+5.1%} with their signs")
+
+
+if __name__ == "__main__":
+    main()
