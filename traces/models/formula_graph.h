@@ -1,0 +1,68 @@
+#pragma once
+// What graphs by formula are made of: tensors by their shapes, forwards, and for each part of the model what makes the
+// gradient of its input, which runs behind the loss in the opposite order.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+class FormulaGraph {
+ public:
+  using Shape = std::vector<std::int64_t>;
+  using Ids = std::vector<TensorId>;
+
+  /// `model`: what messages call it. Times are operations of matrix products / `rate`.
+  FormulaGraph(std::string model, std::string dtype, FlopsPerSecond rate);
+
+ protected:
+  /// What an op is beside its name.
+  struct Kind {
+    std::string_view kind, loop;
+    double flops = 0;
+    std::string_view reduces = {};
+    double moved = 0;  ///< bytes, where several kernels of one op move more than its inputs and outputs
+  };
+
+  void note(std::string key, std::string text);
+  TensorId tensor(std::string name, TensorKind kind, Shape shape, std::int64_t element, std::string numbers = {});
+  TensorId value(std::string name, Shape shape) {
+    return tensor(std::move(name), TensorKind::activation, std::move(shape), element_);
+  }
+  TensorId parameter(std::string name, Shape shape) {
+    return tensor(std::move(name), TensorKind::parameter, std::move(shape), element_);
+  }
+  /// Of a value, in its type; of a parameter it is the sum over micro-batches.
+  TensorId gradient(TensorId of);
+
+  void forward(const std::string& name, const Kind& kind, Ids inputs, Ids outputs) {
+    add(name, kind, Phase::forward, std::move(inputs), std::move(outputs));
+  }
+  /// Of the forward op `of`; `part`: which of its backward ops.
+  void backward(const std::string& of, const std::string& part, const Kind& kind, Ids inputs, Ids outputs) {
+    add(of + " backward" + part, kind, Phase::backward, std::move(inputs), std::move(outputs), of);
+  }
+  /// Ends a part of the model, which is a stage: what makes the gradient of its input from that of its output.
+  void end_stage(std::function<TensorId(TensorId)> backward);
+  const Tensor& operator[](TensorId id) const { return graph_[id]; }
+  /// Behind the loss: all backwards, the last part's first.
+  Graph finished();
+
+  std::int64_t element_;  ///< bytes of a number
+
+ private:
+  void add(std::string name, const Kind& kind, Phase phase, Ids inputs, Ids outputs, std::string of = {});
+
+  std::string model_, dtype_;
+  FlopsPerSecond rate_;
+  Graph graph_;
+  std::uint32_t stage_ = 0;
+  std::vector<std::function<TensorId(TensorId)>> backwards_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,29 @@
+#pragma once
+// A decoder as Llama, Mistral and others have it: queries that share keys and values, rotary positions, RMS norms,
+// gated MLPs, no biases, fused causal attention.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "sim/core/graph.h"
+
+namespace plimsoll {
+
+/// Sizes; those of Llama-3 8B with 4,096 tokens unless told.
+struct LlamaGraph {
+  std::uint32_t layers = 32, width = 4096, heads = 32, kv_heads = 8, inner = 14336, sequence = 4096, batch = 1,
+                vocabulary = 128256;
+  static constexpr std::array<std::string_view, 3> dtypes{"bf16", "fp16", "fp32"};
+  std::uint32_t dtype = 0;      ///< of activations and parameters: which of `dtypes`
+  FlopsPerSecond rate{100e12};  ///< how fast the device is taken to compute
+};
+
+/// Ops as eager PyTorch launches them in Hugging Face's LlamaForCausalLM, those of one norm, of one rotation and of the
+/// loss as one op each, whose `bytes_moved` are those of all its kernels. A norm keeps its input in fp32, a root a
+/// token and what it scales, an attention its inputs, its result and a number a query in fp32; the loss is computed on
+/// an fp32 copy of the logits. Stages are an embedding, an attention and an MLP a layer, and the head with the loss.
+/// Throws where heads do not divide the width, or keys' heads the heads.
+Graph llama_graph(const LlamaGraph&);
+
+}  // namespace plimsoll
