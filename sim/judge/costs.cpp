@@ -92,6 +92,21 @@ std::optional<double> seconds_of_op(const Graph& graph, const Op& op, const Devi
   return first && has_load && !loads ? *first - std::min(*first, op.load.value) : first;
 }
 
+/// Of one of so many micro-batches, with measured efficiencies: a kernel reads each gradient that the op makes and its
+/// sum, and writes that, for all but the first micro-batch, each with its part. Products make sums of more bytes than
+/// the parameter's themselves.
+double seconds_of_adding(const Graph& graph, const Op& op, const Device& device, const Schedule& schedule) {
+  if (!device.efficiency || op.phase != Phase::backward || as_measured(graph.source, device)) return 0;
+  std::int64_t bytes = 0;
+  for (const TensorId t : op.outputs) {
+    const Tensor& sum = graph[t];
+    if (sum.kind != TensorKind::parameter_gradient) continue;
+    if (!sum.gradient_of || graph[*sum.gradient_of].bytes >= sum.bytes) bytes += 3 * sum.bytes.count;
+  }
+  const double all = device.efficiency->moving(static_cast<double>(bytes), device).value;
+  return schedule.gradients == Gradients::existing ? all : all - all / schedule.micro_batches;
+}
+
 /// An update: what it moves, by the op or else all that it reads and writes, at the rate at which Adam moves seven
 /// times its fp32 parameters, and no faster than the host's memory. Other ops: the longer of computing and moving.
 std::optional<double> seconds_by_host(const Graph& graph, const Op& op, const Memory& host) {
@@ -250,13 +265,17 @@ void CostJudge::judge_cost_of_op(StepId s) {
   });
   const std::optional<ProductCost> product = product_on_packed(walk_, step);
   const Bytes gathered{product ? product->workspace : 0};
+  const auto time_of = [&](bool keeps) {
+    const Device& device = platform_[stream.device];
+    std::optional<double> seconds = seconds_of_op(graph_, op, device, keeps, loads, step.implementation);
+    if (seconds) *seconds += seconds_of_adding(graph_, op, device, schedule_);
+    return seconds;
+  };
   Callers match{false, false};
   for (const bool keeps : {true, false}) {
     const bool follows_only = keeps && !may_keep && op.phase == Phase::forward;
     if (!(keeps ? may_keep || follows_only : may_drop)) continue;
-    const auto seconds = product
-                             ? product->seconds
-                             : seconds_of_op(graph_, op, platform_[stream.device], keeps, loads, step.implementation);
+    const std::optional<double> seconds = product ? product->seconds : time_of(keeps);
     const bool is_share = as_measured(graph_.source, platform_[stream.device]) && seconds.has_value();
     const auto released = is_share ? std::optional(op.released_share * *seconds) : seconds;
     match.by_stage |=
@@ -270,9 +289,7 @@ void CostJudge::judge_cost_of_op(StepId s) {
   if (callers.by_stage || callers.in_one_call) return;
   callers = before;
   const bool keeps = !may_drop;
-  const std::optional<double> seconds =
-      product ? product->seconds
-              : seconds_of_op(graph_, op, platform_[stream.device], keeps, loads, step.implementation);
+  const std::optional<double> seconds = product ? product->seconds : time_of(keeps);
   report(Rule::wrong_cost, s,
          text(s) + " states " + written_seconds(step.work.seconds.value) + " and a workspace of " +
              std::to_string(step.workspace.count) + " B; the model has " + written_seconds(seconds) + " and " +

@@ -21,6 +21,7 @@
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "traces/imports/framework_graphs.h"
+#include "traces/models/synthetic.h"
 
 namespace plimsoll {
 namespace {
@@ -250,6 +251,35 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
       }
     }
   }
+}
+
+TEST_CASE("with kernels timed as measured strategies for graphs are legal and keep their promise",
+          "[conformance][third-2]") {
+  // Norms and products of sizes, fused attention, gradients that later micro-batches add to.
+  const auto model =
+      synthetic_model("llama:layers=1,width=64,heads=4,kv_heads=2,inner=96,sequence=16,batch=2,vocabulary=48");
+  std::size_t judged = 0;
+  for (const std::string& spec : specs()) {
+    const std::vector<Pass> passes = parse_spec(spec, "test");
+    const bool is_for_less = passes[0].strategy->effort.trials.ops <= 8;  // searches of minutes
+    if (passes[0].strategy->chains_only || is_for_less) continue;
+    INFO(spec);
+    try {
+      const ProblemOptions options{.micro_batches = 3, .optimizer = Optimizer::adam};
+      const Problem problem =
+          transformed(problem_of(std::get<Graph>(model), load_platform("h200:efficiency=h200_sxm"), options), passes);
+      const PlanOutcome unlimited = plan(problem, passes, std::nullopt);
+      const Plan* free = std::get_if<Plan>(&unlimited);
+      if (free == nullptr) continue;
+      judge_plan(problem, *free, std::nullopt);
+      const Bytes budget{free->peak.count * 9 / 10};
+      const PlanOutcome within = plan(problem, passes, budget);
+      if (const Plan* made = std::get_if<Plan>(&within)) judge_plan(problem, *made, budget);
+      ++judged;
+    } catch (const InputError&) {  // it is for other graphs
+    }
+  }
+  CHECK(judged > 40);
 }
 
 TEST_CASE("every strategy gives the same bytes for the same input, alone or with other budgets",
