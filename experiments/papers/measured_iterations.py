@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Measured iterations of Megatron and ZeRO-3 on clusters of A100 beside simulated ones.
+"""Measured iterations of Megatron and ZeRO-3 on clusters of A100, and steps of Llama on an H100, beside simulated ones.
 
     python3 experiments/papers/measured_iterations.py build/plimsoll FOLDER [--rooflines]
 
-FOLDER has `vtrain_multi_node.csv.gz` (VIA-Research/vTrain f8dda84, data/ground_truth_multi.csv, MIT) and
-`published_clusters.json` (rows of published papers: id, model, gpus, batch, tensor, pipeline, data, micro_batch, zero,
-iteration_s). Kernels and collectives are timed by the efficiencies `a100_sxm`, with `--rooflines` by data sheets. No
+FOLDER has `measured_iterations/vtrain_multi_node.csv.gz` (VIA-Research/vTrain f8dda84, data/ground_truth_multi.csv, MIT),
+`measured_iterations/published_clusters.json` (rows of published papers: id, model, gpus, batch, tensor, pipeline, data,
+micro_batch, zero, iteration_s) and `h100/steps.json` (label, model, mode, precision, optimizer, ms_step, peak_allocated). Kernels and collectives are timed by the efficiencies `a100_sxm` and `h100_sxm`, with `--rooflines` by data sheets. No
 constant is fitted on these runs.
 """
 
 import collections
 import csv
 import gzip
+import itertools
 import json
 import pathlib
 import re
@@ -85,7 +86,7 @@ def published_runs(folder):
         if not row["id"].startswith("sc21"):
             continue
         model, is_zero = row["model"], row["zero"] == 3
-        strategy = (f"zero3(prefetch=0,collectives=ring)|full_recompute" if is_zero else
+        strategy = ("zero3(prefetch=0,collectives=ring)|full_recompute" if is_zero else
                     megatron(row["tensor"], row["data"], row["pipeline"], row.get("chunks", 1)))
         yield {"set": "SC 2021, ZeRO-3" if is_zero else "SC 2021", "name": row["id"], "nodes": row["gpus"] // 8, "card": 25,
                "trace": transformer(model["layers"], model["width"], model["heads"], model["sequence"], row["micro_batch"],
@@ -94,27 +95,70 @@ def published_runs(folder):
                "stages": row["pipeline"]}
 
 
+def step_runs(folder):
+    """Whole steps of Llama on one H100, measured by the authors: plain PyTorch, bf16, states in the parameters' type."""
+    sizes = {"llama3_8b_s4096": "", "llama_1b_s2048": "layers=22,width=2048,heads=32,kv_heads=4,inner=5632,sequence=2048,"
+                                                      "batch=4,vocabulary=32000"}
+    for row in json.loads((folder / "steps.json").read_text()):
+        if row["model"] in sizes and row["mode"] == "plain" and row["precision"] == "bf16":
+            yield {"set": "steps on an H100", "name": row["label"], "trace": "llama:" + sizes[row["model"]],
+                   "optimizer": "adam" if row["optimizer"].startswith("adam") else row["optimizer"],
+                   "measured": row["ms_step"] / 1e3, "peak": row["peak_allocated"]}
+
+
+def step(program, run, by_rooflines):
+    """Seconds and bytes."""
+    reference = "h100_sxm_8" + ("" if by_rooflines else ":efficiency=h100_sxm")
+    done = subprocess.run([program, "simulate", "-t", run["trace"], "-p", reference, "-s", "store_all", "--optimizer",
+                           run["optimizer"], "--states", "as_parameters", "--engine", "event", "--json"],
+                          capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    return result["makespan_s"], result["peak_bytes"]
+
+
+def tau_and_regret(pairs):
+    """Of (predicted, measured): Kendall's tau-a, and by how much the run that is predicted to be the fastest is slower
+    than the fastest."""
+    agreeing = [(p - q) * (m - n) > 0 for (p, m), (q, n) in itertools.combinations(pairs, 2)]
+    chosen = min(pairs)[1]
+    return 2 * sum(agreeing) / len(agreeing) - 1, chosen / min(measured for _, measured in pairs) - 1
+
+
 def main():
     arguments = [word for word in sys.argv[1:] if word != "--rooflines"]
     if len(arguments) != 2:
         sys.exit(__doc__)
-    program, folder = arguments[0], pathlib.Path(arguments[1])
-    errors = collections.defaultdict(list)
-    for run in [*published_runs(folder), *vtrain_runs(folder)]:
-        text = platform(run["nodes"], run["card"], len(sys.argv) > 3)
+    program, folder, by_rooflines = arguments[0], pathlib.Path(arguments[1]), len(sys.argv) > 3
+    errors, groups = collections.defaultdict(list), collections.defaultdict(list)
+
+    def compare(run, found):
+        error = found / run["measured"] - 1
+        errors[run["set"]].append(error)
+        print(f"{run['set']:<16} {run['name']:<60} {found:8.3f} s, measured {run['measured']:8.3f}: {error:+7.1%}", end="")
+
+    for run in [*published_runs(folder / "measured_iterations"), *vtrain_runs(folder / "measured_iterations")]:
+        text = platform(run["nodes"], run["card"], by_rooflines)
         found, why = seconds(program, text, run["trace"], run["strategy"], run["micro_batches"])
         if found is None:
             print(f"{run['set']:<16} {run['name']:<60} {why}")
             continue
-        error = found / run["measured"] - 1
-        errors[run["set"]].append(error)
+        compare(run, found)
+        print()
         if run["set"] == "vTrain":
-            errors[f"vTrain, {run['stages']} stages"].append(error)
-        print(f"{run['set']:<16} {run['name']:<60} {found:8.3f} s, measured {run['measured']:8.3f}: {error:+7.1%}")
+            errors[f"vTrain, {run['stages']} stages"].append(found / run["measured"] - 1)
+            groups[f"{run['name'].split(',')[0]} on {8 * run['nodes']} devices"].append((found, run["measured"]))
+    for run in step_runs(folder / "h100"):
+        found, peak = step(program, run, by_rooflines)
+        compare(run, found)
+        print(f"; peak {peak / 1e9:.2f} GB, measured {run['peak'] / 1e9:.2f}: {peak / run['peak'] - 1:+.2%}")
     for name, of in errors.items():
         sizes = [abs(error) for error in of]
         print(f"{name:<20} {len(of):3} runs: error {statistics.mean(sizes):5.1%} in the mean, "
-              f"{statistics.median(sizes):5.1%} in the middle, {max(sizes):5.1%} at worst, {statistics.mean(of):+5.1%} with their signs")
+              f"{statistics.median(sizes):5.1%} in the middle, {max(sizes):5.1%} at worst, {statistics.mean(of):+5.1%} with signs")
+    for name, pairs in groups.items():
+        tau, regret = tau_and_regret(pairs)
+        print(f"vTrain, {name}: order of {len(pairs)} runs, Kendall's tau {tau:.2f}; the one chosen is {regret:.1%} slower "
+              "than the fastest")
 
 
 if __name__ == "__main__":
