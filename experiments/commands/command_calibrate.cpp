@@ -165,6 +165,7 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
       "--backend cpu -o mine.yaml --trace gpt:layers=4 --trace-out gpt.json\n"
       "'calibrate table FILE.csv' makes efficiencies from times that others measured. Columns m,n,k,time_us: products\n"
       "y(m, n) = x(m, k) w(k, n). Columns batch,sequence,heads,head_size,time_us: causal attention, forward.\n"
+      "Columns operation,ranks,bytes,time_us: collectives in a node, as nccl-tests measures them.\n"
       "Shares are of the roofline of a platform's first device:\n"
       "  plimsoll calibrate table products.csv --of h200 -o mine.yaml --source \"my H200, torch 2.6, 2026-11-27\"");
   auto arguments = std::make_shared<CalibrateArguments>();
