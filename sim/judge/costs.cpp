@@ -96,7 +96,7 @@ std::optional<double> seconds_of_op(const Graph& graph, const Op& op, const Devi
 /// sum, and writes that, for all but the first micro-batch, each with its part. Products make sums of more bytes than
 /// the parameter's themselves.
 double seconds_of_adding(const Graph& graph, const Op& op, const Device& device, const Schedule& schedule) {
-  if (!device.efficiency || op.phase != Phase::backward || as_measured(graph.source, device)) return 0;
+  if (!device.efficiency || !is_backward(op.phase) || as_measured(graph.source, device)) return 0;
   std::int64_t bytes = 0;
   for (const TensorId t : op.outputs) {
     const Tensor& sum = graph[t];

@@ -135,7 +135,7 @@ namespace {
 Seconds accumulation(const Problem& problem, const Op& op, const Device& device) {
   const double m = problem.micro_batches;
   const double share = problem.gradients == Gradients::existing ? 1 : (m - 1) / m;
-  if (!device.efficiency || share == 0 || op.phase != Phase::backward) return {};
+  if (!device.efficiency || share == 0 || !is_backward(op.phase)) return {};
   if (times_hold(problem.graph.source, device)) return {};
   double bytes = 0;
   for (const TensorId output : op.outputs) {

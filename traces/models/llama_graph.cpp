@@ -88,9 +88,11 @@ class LlamaBuilder : private FormulaGraph {
     Ids inputs{d, of.normed, of.wide, of.roots, of.scale};
     if (past) inputs.push_back(*past);
     const double all = numbers() * static_cast<double>(width_), element = static_cast<double>(element_);
-    // Both factors of the scale's product and the sum over tokens; the quotient's factors and their sum; the square's;
-    // a sum of both ways, and of the way past the block; both conversions.
-    const double moved = all * (6 * element + 8 + 12 + 4 + 16 + 12 + (past ? 3 * element : 0) + (is_narrow() ? 12 : 0));
+    // Both factors of the scale's product and the sum over tokens; both factors of the quotient and their sum; the mean
+    // handed out; power, double and product of the square; the sum of both ways, and of the way past the block; both
+    // conversions.
+    const double in_fp32 = 20 + 4 + 4 + 28 + 12;
+    const double moved = all * (6 * element + in_fp32 + (past ? 3 * element : 0) + (is_narrow() ? 12 : 0));
     backward(
         of.name, "",
         {.kind = "rms_norm",
@@ -108,7 +110,7 @@ class LlamaBuilder : private FormulaGraph {
   }
   TensorId rotated_back(TensorId of, TensorId d, const std::string& name, std::string_view loop, double heads) {
     const TensorId dx = gradient(of);
-    backward(name, "", {.kind = "rotary", .loop = loop, .moved = 12 * bytes_of(heads)}, {d}, {dx});
+    backward(name, "", {.kind = "rotary", .loop = loop, .moved = 14 * bytes_of(heads)}, {d}, {dx});
     return dx;
   }
   double bytes_of(double heads) const {
