@@ -19,6 +19,15 @@ if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+# GCC's collections of garbage take a fifth of its time; a group of files takes 3 GB without them, and 2.4 GB with.
+cmake_host_system_information(RESULT machine_megabytes QUERY TOTAL_PHYSICAL_MEMORY)
+cmake_host_system_information(RESULT machine_cores QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR megabytes_a_core "${machine_megabytes} / ${machine_cores}")
+set(PLIMSOLL_COLLECTIONS)
+if(megabytes_a_core GREATER 4000)
+  set(PLIMSOLL_COLLECTIONS --param=ggc-min-heapsize=4000000)
+endif()
+
 function(plimsoll_options target)
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow $<$<BOOL:${PLIMSOLL_WERROR}>:-Werror>
@@ -27,6 +36,7 @@ function(plimsoll_options target)
                          # libstdc++ 12's stable_sort calls what it has deprecated itself.
                          $<$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,16>>:-Wno-deprecated-declarations>
                          $<$<CXX_COMPILER_ID:GNU>:-finline-small-functions>  # which -O1 of Clang does by itself
+                         $<$<CXX_COMPILER_ID:GNU>:${PLIMSOLL_COLLECTIONS}>
                          -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     target_compile_options(${target} PRIVATE -Wno-restrict)  # GCC bug 105651: false alarms on std::string operator+
