@@ -17,11 +17,8 @@ SIZES = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, 
 SAMPLES, TOKENS = 2, 32
 
 
-def kept(layers, dtype):
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(**SIZES, num_hidden_layers=layers, max_position_embeddings=TOKENS, use_cache=False,
-                                      tie_word_embeddings=False, attn_implementation="sdpa")
-    model = transformers.LlamaForCausalLM(config).to(dtype)
+def kept_of(model, tokens):
+    """Bytes that autograd keeps for the model's loss, without parameters."""
     parameters = {each.untyped_storage().data_ptr() for each in model.parameters()}
     found = {}
 
@@ -31,10 +28,17 @@ def kept(layers, dtype):
             found[storage.data_ptr()] = (storage.nbytes(), saved)  # with the tensor, so that its address stays its own
         return saved
 
-    tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
         model(input_ids=tokens, labels=tokens)
     return sum(size for size, _ in found.values())
+
+
+def kept(layers, dtype):
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**SIZES, num_hidden_layers=layers, max_position_embeddings=TOKENS, use_cache=False,
+                                      tie_word_embeddings=False, attn_implementation="sdpa")
+    model = transformers.LlamaForCausalLM(config).to(dtype)
+    return kept_of(model, torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS)))
 
 
 def tensors_in(values):

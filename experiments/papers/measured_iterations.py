@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Measured iterations of Megatron and ZeRO-3 on clusters of A100, and steps of Llama on an H100, beside simulated ones.
+"""Measured iterations of Megatron and ZeRO-3 on clusters of A100, and steps of four models on an H100, beside simulated ones.
 
-    python3 experiments/papers/measured_iterations.py build/plimsoll FOLDER [--rooflines]
+    python3 experiments/papers/measured_iterations.py build/plimsoll FOLDER [--rooflines] [--steps]
 
 FOLDER has `measured_iterations/vtrain_multi_node.csv.gz` (VIA-Research/vTrain f8dda84, data/ground_truth_multi.csv, MIT),
 `measured_iterations/published_clusters.json` (rows of published papers: id, model, gpus, batch, tensor, pipeline, data,
-micro_batch, zero, iteration_s) and `h100/steps.json` (label, model, mode, precision, optimizer, ms_step, peak_allocated). Kernels and collectives are timed by the efficiencies `a100_sxm` and `h100_sxm`, with `--rooflines` by data sheets. No
+micro_batch, zero, iteration_s) and `h100/steps.json` (label, model, batch, mode, precision, tf32, optimizer, lora, ms_step, ms_issue, peak_allocated). Kernels and collectives are timed
+by the efficiencies `a100_sxm` and `h100_sxm`, with `--rooflines` by data sheets; `--steps` leaves the clusters out. No
 constant is fitted on these runs.
 """
 
@@ -95,23 +96,44 @@ def published_runs(folder):
                "stages": row["pipeline"]}
 
 
+LLAMA_1B = "layers=22,width=2048,heads=32,kv_heads=4,inner=5632,sequence=2048,batch=4,vocabulary=32000,"
+# By model: what makes its trace of a row's precision. The caller of the model keeps its logits to the end.
+MODELS = {"hf_gpt2": lambda row: f"gpt2:batch={row['batch']},dtype={row['precision']},logits=end",
+          "llama3_8b_s4096": lambda row: f"llama:batch={row['batch']},logits=end",
+          "llama_1b_s2048": lambda row: f"llama:{LLAMA_1B}logits=end",
+          "tv_resnet50": lambda row: f"resnet50:batch={row['batch']},dtype={'tf32' if row['tf32'] else 'fp32'}"}
+MODES = {"plain": "store_all", "ckpt": "policy(rule=torchtitan.full)"}  # `ckpt`: inputs of layers are kept
+
+
+def inexpressible(row):
+    """Why no model by formula gives a row of steps, or nothing."""
+    if row["mode"] == "save_on_cpu":
+        return "each copy to the host blocks, weights are copied as well: no strategy does that"
+    if row["model"] == "tv_resnet50" and row["mode"] == "ckpt":
+        return "blocks overwrite what they read: no strategy runs them again"
+    if row["model"] == "tv_resnet50" and row["precision"] == "amp":
+        return "the formula has no autocast and no channels_last"
+    return ""
+
+
 def step_runs(folder):
-    """Whole steps of Llama on one H100, measured by the authors: plain PyTorch, bf16, states in the parameters' type."""
-    sizes = {"llama3_8b_s4096": "", "llama_1b_s2048": "layers=22,width=2048,heads=32,kv_heads=4,inner=5632,sequence=2048,"
-                                                      "batch=4,vocabulary=32000"}
+    """Whole steps on one H100, measured by the authors: plain PyTorch, states in the parameters' type."""
     for row in json.loads((folder / "steps.json").read_text()):
-        if row["model"] in sizes and row["mode"] == "plain" and row["precision"] == "bf16":
-            yield {"set": "steps on an H100", "name": row["label"], "trace": "llama:" + sizes[row["model"]],
-                   "optimizer": "adam" if row["optimizer"].startswith("adam") else row["optimizer"],
-                   "measured": row["ms_step"] / 1e3, "peak": row["peak_allocated"]}
+        if row["model"] not in MODELS or row["mode"] not in (*MODES, "save_on_cpu") or row["lora"]:
+            continue
+        name, _, kernels = row["optimizer"].partition("_")
+        yield {"set": "steps on an H100", "name": row["label"], "why": inexpressible(row), "trace": MODELS[row["model"]](row),
+               "strategy": MODES.get(row["mode"]), "optimizer": "adam" if name == "adamw" else name,
+               "kernels": kernels or "fused", "binds": "host" if row["ms_issue"] >= 0.9 * row["ms_step"] else "GPU",
+               "measured": row["ms_step"] / 1e3, "peak": row["peak_allocated"]}
 
 
 def step(program, run, by_rooflines):
     """Seconds and bytes."""
     reference = "h100_sxm_8" + ("" if by_rooflines else ":efficiency=h100_sxm")
-    done = subprocess.run([program, "simulate", "-t", run["trace"], "-p", reference, "-s", "store_all", "--optimizer",
-                           run["optimizer"], "--states", "as_parameters", "--engine", "event", "--json"],
-                          capture_output=True, text=True, check=True)
+    done = subprocess.run([program, "simulate", "-t", run["trace"], "-p", reference, "-s", run["strategy"], "--optimizer",
+                           run["optimizer"], "--states", "as_parameters", "--update-kernels", run["kernels"], "--engine",
+                           "event", "--json"], capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)
     return result["makespan_s"], result["peak_bytes"]
 
@@ -125,10 +147,10 @@ def tau_and_regret(pairs):
 
 
 def main():
-    arguments = [word for word in sys.argv[1:] if word != "--rooflines"]
+    arguments = [word for word in sys.argv[1:] if word not in ("--rooflines", "--steps")]
     if len(arguments) != 2:
         sys.exit(__doc__)
-    program, folder, by_rooflines = arguments[0], pathlib.Path(arguments[1]), len(sys.argv) > 3
+    program, folder, by_rooflines = arguments[0], pathlib.Path(arguments[1]), "--rooflines" in sys.argv
     errors, groups = collections.defaultdict(list), collections.defaultdict(list)
 
     def compare(run, found):
@@ -136,7 +158,9 @@ def main():
         errors[run["set"]].append(error)
         print(f"{run['set']:<16} {run['name']:<60} {found:8.3f} s, measured {run['measured']:8.3f}: {error:+7.1%}", end="")
 
-    for run in [*published_runs(folder / "measured_iterations"), *vtrain_runs(folder / "measured_iterations")]:
+    clusters = [] if "--steps" in sys.argv else [*published_runs(folder / "measured_iterations"),
+                                                 *vtrain_runs(folder / "measured_iterations")]
+    for run in clusters:
         text = platform(run["nodes"], run["card"], by_rooflines)
         found, why = seconds(program, text, run["trace"], run["strategy"], run["micro_batches"])
         if found is None:
@@ -148,8 +172,13 @@ def main():
             errors[f"vTrain, {run['stages']} stages"].append(found / run["measured"] - 1)
             groups[f"{run['name'].split(',')[0]} on {8 * run['nodes']} devices"].append((found, run["measured"]))
     for run in step_runs(folder / "h100"):
+        if run["why"]:
+            print(f"{run['set']:<16} {run['name']:<60} not expressed: {run['why']}")
+            continue
         found, peak = step(program, run, by_rooflines)
         compare(run, found)
+        errors[f"steps, the {run['binds']} binds"].append(found / run["measured"] - 1)
+        errors["peaks of steps"].append(peak / run["peak"] - 1)
         print(f"; peak {peak / 1e9:.2f} GB, measured {run['peak'] / 1e9:.2f}: {peak / run['peak'] - 1:+.2%}")
     for name, of in errors.items():
         sizes = [abs(error) for error in of]

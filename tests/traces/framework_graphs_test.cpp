@@ -180,6 +180,14 @@ TEST_CASE("vision transformers keep what PyTorch's hooks count, to the byte", "[
   CHECK(bytes_of_kind(graph, TensorKind::parameter).count == 4 * row.parameters);
 }
 
+TEST_CASE("a network in tf32 is the one in fp32 whose products have another peak", "[traces][framework]") {
+  Graph made = framework_graph("resnet18:batch=2,dtype=tf32");
+  CHECK(made.source.dtype == "tf32");
+  made.source.dtype = "fp32";
+  made.name = "resnet18:batch=2";
+  CHECK(made == framework_graph("resnet18:batch=2"));
+}
+
 TEST_CASE("references of known models are read like others", "[framework]") {
   CHECK(is_framework_graph("resnet50"));
   CHECK_FALSE(is_framework_graph("resnet:blocks=2"));

@@ -5,58 +5,29 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <map>
-#include <set>
 #include <string>
 #include <tuple>
 
 #include "sim/ops/op_loop.h"
 #include "tests/bad_input.h"
-#include "traces/models/synthetic.h"
+#include "tests/traces/formula_graphs.h"
 #include "traces/trace_file.h"
 
 using namespace plimsoll;
 
-namespace {
-
-Graph graph_of(const std::string& reference) {
-  return std::get<Graph>(synthetic_model(reference));
-}
-
-std::int64_t parameters(const Graph& graph) {
-  std::int64_t bytes = 0;
-  for (const Tensor& tensor : graph.tensors) bytes += tensor.kind == TensorKind::parameter ? tensor.bytes.count : 0;
-  return bytes;
-}
-
-/// Bytes of values that forwards make and backwards read, of ops whose names begin so; all without a name.
-std::int64_t kept(const Graph& graph, const std::string& name = {}) {
-  std::set<std::uint32_t> read;
-  for (const Op& op : graph.ops) {
-    if (op.phase != Phase::backward) continue;
-    for (const TensorId input : op.inputs) read.insert(input.index);
-  }
-  std::int64_t bytes = 0;
-  for (const Op& op : graph.ops) {
-    if (op.phase != Phase::forward || !op.name.starts_with(name)) continue;
-    for (const TensorId output : op.outputs) bytes += read.contains(output.index) ? graph[output].bytes.count : 0;
-  }
-  return bytes;
-}
-
-}  // namespace
-
 TEST_CASE("a Llama by formula has the parameters that are published", "[traces][llama]") {
-  CHECK(parameters(graph_of("llama:sequence=8")) == 2LL * 8'030'261'248);
-  CHECK(parameters(graph_of("llama:layers=22,width=2048,heads=32,kv_heads=4,inner=5632,vocabulary=32000,sequence=8")) ==
+  CHECK(parameter_bytes(formula_graph_of("llama:sequence=8")) == 2LL * 8'030'261'248);
+  CHECK(parameter_bytes(formula_graph_of(
+            "llama:layers=22,width=2048,heads=32,kv_heads=4,inner=5632,vocabulary=32000,sequence=8")) ==
         2LL * 1'100'048'384);
-  CHECK(parameters(graph_of("llama:layers=80,width=8192,heads=64,inner=28672,sequence=8")) == 2LL * 70'553'706'496);
+  CHECK(parameter_bytes(formula_graph_of("llama:layers=80,width=8192,heads=64,inner=28672,sequence=8")) ==
+        2LL * 70'553'706'496);
 }
 
 TEST_CASE("a Llama's products have six flops for each parameter and token, and its attention the causal half",
           "[traces][llama]") {
   const Graph graph =
-      graph_of("llama:layers=3,width=64,heads=8,kv_heads=2,inner=160,sequence=32,batch=2,vocabulary=96");
+      formula_graph_of("llama:layers=3,width=64,heads=8,kv_heads=2,inner=160,sequence=32,batch=2,vocabulary=96");
   double products = 0, attention = 0;
   for (const Op& op : graph.ops) {
     if (op.kind == "linear") products += op.flops->count;
@@ -73,8 +44,8 @@ TEST_CASE("a Llama's products have six flops for each parameter and token, and i
 TEST_CASE("a layer of a Llama keeps the bytes that PyTorch keeps", "[traces][llama]") {
   const std::string sizes =
       "llama:layers=2,width=64,heads=8,kv_heads=8,inner=160,sequence=32,batch=2,vocabulary=96,dtype=";
-  CHECK(kept(graph_of(sizes + "bf16"), "layer1.") == 182'784);
-  CHECK(kept(graph_of(sizes + "fp32"), "layer1.") == 330'240);
+  CHECK(kept_bytes(formula_graph_of(sizes + "bf16"), "layer1.") == 182'784);
+  CHECK(kept_bytes(formula_graph_of(sizes + "fp32"), "layer1.") == 330'240);
 }
 
 // By the bytes that each op of PyTorch's dispatcher reads and writes, views aside: 36.05 and 92.09 a number of a norm
@@ -86,9 +57,9 @@ TEST_CASE("a Llama's norms and rotations move the bytes that PyTorch's kernels m
     return static_cast<double>(op->bytes_moved->count);
   };
   for (const auto& [dtype, element, there, back] : {std::tuple{"bf16", 2, 36.05, 92.09}, {"fp32", 4, 28.05, 92.09}}) {
-    const Graph graph = graph_of(std::string("llama:layers=2,width=64,heads=8,inner=160,sequence=32,batch=2,"
-                                             "vocabulary=96,dtype=") +
-                                 dtype);
+    const Graph graph = formula_graph_of(std::string("llama:layers=2,width=64,heads=8,inner=160,sequence=32,batch=2,"
+                                                     "vocabulary=96,dtype=") +
+                                         dtype);
     const double numbers = 2 * 32 * 64;
     CHECK(moved(graph, "head.norm") / numbers == Approx(there).epsilon(0.01));
     CHECK(moved(graph, "head.norm backward") / numbers == Approx(back).epsilon(0.01));
@@ -99,9 +70,10 @@ TEST_CASE("a Llama's norms and rotations move the bytes that PyTorch's kernels m
 
 TEST_CASE("every op of a Llama has a loop that its shapes agree with", "[traces][llama]") {
   for (const char* dtype : {"bf16", "fp32"}) {
-    const Graph graph = graph_of(std::string("llama:layers=2,width=64,heads=8,kv_heads=2,inner=160,sequence=32,batch=2,"
-                                             "vocabulary=96,dtype=") +
-                                 dtype);
+    const Graph graph =
+        formula_graph_of(std::string("llama:layers=2,width=64,heads=8,kv_heads=2,inner=160,sequence=32,batch=2,"
+                                     "vocabulary=96,dtype=") +
+                         dtype);
     for (std::size_t o = 0; o < graph.ops.size(); ++o) {
       const std::variant<OpLoop, std::string> loop = loop_of(graph, id_at<OpId>(o));
       const std::string* why = std::get_if<std::string>(&loop);
@@ -114,8 +86,10 @@ TEST_CASE("every op of a Llama has a loop that its shapes agree with", "[traces]
 }
 
 TEST_CASE("wrong sizes of a Llama are refused", "[traces][llama]") {
-  CHECK(complaint_of([] { graph_of("llama:heads=7"); }) == "llama: heads: must divide width 4096, found 7");
-  CHECK(complaint_of([] { graph_of("llama:kv_heads=5"); }) == "llama: kv_heads: must divide heads 32, found 5");
-  CHECK(complaint_of([] { graph_of("llama:sequence=1048576,batch=1048576"); }) == "llama: a tensor of more than 4 PiB");
-  CHECK(complaint_of([] { graph_of("llama:kv_head=8"); }).find("did you mean 'kv_heads'?") != std::string::npos);
+  CHECK(complaint_of([] { formula_graph_of("llama:heads=7"); }) == "llama: heads: must divide width 4096, found 7");
+  CHECK(complaint_of([] { formula_graph_of("llama:kv_heads=5"); }) == "llama: kv_heads: must divide heads 32, found 5");
+  CHECK(complaint_of([] { formula_graph_of("llama:sequence=1048576,batch=1048576"); }) ==
+        "llama: a tensor of more than 4 PiB");
+  CHECK(complaint_of([] { formula_graph_of("llama:kv_head=8"); }).find("did you mean 'kv_heads'?") !=
+        std::string::npos);
 }

@@ -17,9 +17,9 @@ std::int64_t count(const EagerGraph::Shape& shape) {
 
 }  // namespace
 
-EagerGraph::EagerGraph(std::string name) {
+EagerGraph::EagerGraph(std::string name, std::string_view dtype) {
   graph_.name = std::move(name);
-  graph_.source.dtype = "fp32";
+  graph_.source.dtype = dtype;
 }
 
 // --- tensors and ops

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/core/graph.h"
@@ -16,7 +17,8 @@ namespace plimsoll {
 
 class EagerGraph {
  public:
-  explicit EagerGraph(std::string name);
+  /// `dtype`: fp32, or tf32, in which products compute and which is fp32 in memory.
+  explicit EagerGraph(std::string name, std::string_view dtype = "fp32");
 
   using Shape = std::vector<std::int64_t>;
 

@@ -14,6 +14,8 @@ namespace {
 
 struct ImageOptions {
   std::uint32_t batch = 64, size = 224, classes = 1000;
+  static constexpr std::array<std::string_view, 2> dtypes{"fp32", "tf32"};
+  std::uint32_t dtype = 0;  ///< in which products and convolutions compute: which of `dtypes`
 };
 
 /// Residual networks of torchvision (He et al., CVPR 2016; the stride is in the 3x3 convolution).
@@ -48,7 +50,7 @@ TensorId residual_block(EagerGraph& made, TensorId x, std::int64_t width, std::i
 }
 
 Graph resnet_graph(const ResnetModel& model, const ImageOptions& options, std::string name) {
-  EagerGraph made(std::move(name));
+  EagerGraph made(std::move(name), ImageOptions::dtypes.at(options.dtype));
   made.next_stage("stem");
   TensorId x = made.input({options.batch, 3, options.size, options.size});
   x = made.relu_in_place(made.batch_norm(made.convolution(x, 64, {7, 2, 3})));
@@ -83,7 +85,7 @@ TensorId attention(EagerGraph& made, TensorId x, const DeitModel& model) {
 }
 
 Graph deit_graph(const DeitModel& model, const ImageOptions& options, std::string name) {
-  EagerGraph made(std::move(name));
+  EagerGraph made(std::move(name), ImageOptions::dtypes.at(options.dtype));
   made.next_stage("patches");
   TensorId x = made.input({options.batch, 3, options.size, options.size});
   x = made.rows_of_pictures(made.convolution(x, model.width, {16, 16, 0}, true));
@@ -124,7 +126,7 @@ TensorId resmlp_block(EagerGraph& made, TensorId x) {
 Graph resmlp_graph(const ResmlpModel& model, const ImageOptions& options, std::string name) {
   constexpr std::int64_t width = 384, patch = 16;
   const std::int64_t patches = (options.size / patch) * (options.size / patch);
-  EagerGraph made(std::move(name));
+  EagerGraph made(std::move(name), ImageOptions::dtypes.at(options.dtype));
   made.next_stage("patches");
   TensorId x = made.input({options.batch, 3, options.size, options.size});
   x = made.seen_as(made.convolution(x, width, {patch, patch, 0}, true), {options.batch, patches, width});
@@ -138,7 +140,8 @@ Graph resmlp_graph(const ResmlpModel& model, const ImageOptions& options, std::s
 
 std::vector<ReferenceOption> options_of(ImageOptions& options) {
   return {whole_option("batch", options.batch, 1, 1 << 20), whole_option("size", options.size, 32, 4096),
-          whole_option("classes", options.classes, 1, 1 << 20)};
+          whole_option("classes", options.classes, 1, 1 << 20),
+          word_option("dtype", options.dtype, {ImageOptions::dtypes.begin(), ImageOptions::dtypes.end()})};
 }
 
 std::vector<std::string_view> all_models() {

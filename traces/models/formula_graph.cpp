@@ -8,8 +8,11 @@
 namespace plimsoll {
 
 FormulaGraph::FormulaGraph(std::string model, std::string dtype, FlopsPerSecond rate)
-    : element_(dtype == "fp32" ? 4 : 2), model_(std::move(model)), dtype_(std::move(dtype)), rate_(rate) {
-  graph_.source.dtype = dtype_;
+    : element_(dtype == "fp32" || dtype == "tf32" ? 4 : 2),
+      model_(std::move(model)),
+      dtype_(dtype == "tf32" ? "fp32" : dtype),
+      rate_(rate) {
+  graph_.source.dtype = std::move(dtype);
 }
 
 void FormulaGraph::note(std::string key, std::string text) {
@@ -33,6 +36,8 @@ TensorId FormulaGraph::tensor(std::string name, TensorKind kind, Shape shape, st
 }
 
 TensorId FormulaGraph::gradient(TensorId of) {
+  const auto known = parameter_gradients_.find(of);
+  if (known != parameter_gradients_.end()) return known->second;
   const Tensor like = graph_[of];
   const bool is_parameter = like.kind == TensorKind::parameter;
   std::int64_t numbers = 1;
@@ -40,7 +45,10 @@ TensorId FormulaGraph::gradient(TensorId of) {
   const TensorId made =
       tensor("gradient of " + like.name, is_parameter ? TensorKind::parameter_gradient : TensorKind::gradient,
              like.shape, like.bytes.count / numbers, like.dtype);
-  if (is_parameter) graph_.tensors[made.index].gradient_of = of;
+  if (is_parameter) {
+    graph_.tensors[made.index].gradient_of = of;
+    parameter_gradients_.emplace(of, made);
+  }
   return made;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,8 @@ class FormulaGraph {
   using Shape = std::vector<std::int64_t>;
   using Ids = std::vector<TensorId>;
 
-  /// `model`: what messages call it. Times are operations of matrix products / `rate`.
+  /// `model`: what messages call it. Numbers of tf32 are fp32 in memory. Times are operations of matrix products /
+  /// `rate`.
   FormulaGraph(std::string model, std::string dtype, FlopsPerSecond rate);
 
  protected:
@@ -37,7 +39,7 @@ class FormulaGraph {
   TensorId parameter(std::string name, Shape shape) {
     return tensor(std::move(name), TensorKind::parameter, std::move(shape), element_);
   }
-  /// Of a value, in its type; of a parameter it is the sum over micro-batches.
+  /// A new one of a value, in its type; of a parameter the one to which all ops and micro-batches add.
   TensorId gradient(TensorId of);
 
   void forward(const std::string& name, const Kind& kind, Ids inputs, Ids outputs) {
@@ -62,6 +64,7 @@ class FormulaGraph {
   FlopsPerSecond rate_;
   Graph graph_;
   std::uint32_t stage_ = 0;
+  std::map<TensorId, TensorId> parameter_gradients_;
   std::vector<std::function<TensorId(TensorId)>> backwards_;
 };
 

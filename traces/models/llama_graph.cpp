@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "sim/io/input_error.h"
-#include "traces/models/formula_graph.h"
+#include "traces/models/eager_modules.h"
 
 namespace plimsoll {
 namespace {
@@ -15,10 +15,10 @@ namespace {
 // Loops name samples b, positions s and t, width w, heads of keys a, queries a head of keys g, numbers of a head e,
 // inner numbers f, words v.
 
-class LlamaBuilder : private FormulaGraph {
+class LlamaBuilder : private EagerModules {
  public:
   explicit LlamaBuilder(const LlamaGraph& of)
-      : FormulaGraph("llama", std::string(LlamaGraph::dtypes.at(of.dtype)), of.rate),
+      : EagerModules("llama", LlamaGraph::dtypes.at(of.dtype), of.rate),
         of_(of),
         samples_(of.batch),
         tokens_(of.sequence),
@@ -33,13 +33,12 @@ class LlamaBuilder : private FormulaGraph {
       x = attention(x, fmt::format("layer{}.attention", layer));
       x = mlp(x, fmt::format("layer{}.mlp", layer));
     }
-    loss(head(x));
+    language_loss(head(x), of_.logits == 1);
     return finished();
   }
 
  private:
   double numbers() const { return static_cast<double>(samples_) * static_cast<double>(tokens_); }
-  bool is_narrow() const { return element_ == 2; }
   Shape token_shape() const { return {samples_, tokens_, width_}; }
   /// 2 flops for each number of the weight and each token.
   double product(double inputs, double outputs) const { return 2 * numbers() * inputs * outputs; }
@@ -50,7 +49,7 @@ class LlamaBuilder : private FormulaGraph {
     const TensorId found = value("embedding.out", token_shape());
     forward("embedding", {"embedding", "b s, v w -> b s w"}, {tokens, table}, {found});
     end_stage([=, this](TensorId d) {
-      backward("embedding", " (weight)", {"embedding", "b s, b s w -> v w"}, {tokens, d}, {gradient(table)});
+      token_table_backward("embedding", tokens, d, table, false);
       return d;
     });
     return found;
@@ -228,34 +227,6 @@ class LlamaBuilder : private FormulaGraph {
       return norm_backward(normed, dn, std::nullopt);
     });
     return logits;
-  }
-
-  void loss(TensorId logits) {
-    const double each = numbers() * of_.vocabulary;
-    TensorId wide = logits;
-    if (is_narrow()) {
-      wide = tensor("logits in fp32", TensorKind::activation, (*this)[logits].shape, 4, "fp32");
-      forward("to fp32", {"to", "b s v -> b s v"}, {logits}, {wide});
-    }
-    const TensorId labels = tensor("labels", TensorKind::input, {samples_, tokens_}, 8, "int64");
-    const TensorId losses = tensor("losses", TensorKind::activation, {samples_, tokens_}, 4, "fp32");
-    const TensorId logs = tensor("log-probabilities", TensorKind::activation, (*this)[logits].shape, 4, "fp32");
-    // Ranks that share out the vocabulary exchange the maximum, the sum and the label's logit of each token.
-    forward("loss", {"cross_entropy", "b s v, b s -> b s, b s v", 5 * each, "v 3"}, {wide, labels}, {losses, logs});
-    end_stage([=, this](TensorId) {
-      const TensorId d = gradient(wide);
-      // Of the label's entry a gradient in fp32 of all entries is made first.
-      const TensorId picked =
-          tensor("gradient of log-probabilities", TensorKind::gradient, (*this)[logits].shape, 4, "fp32");
-      backward("loss", " (label)", {"nll_loss", "b s -> b s v"}, {labels}, {picked});
-      backward("loss", "", {"cross_entropy", "b s v, b s v -> b s v", 3 * each}, {logs, picked}, {d});
-      if (!is_narrow()) return d;
-      const TensorId narrow = gradient(logits);
-      // Whoever called the model has its logits until the backward is through.
-      backward("to fp32", "", {.kind = "to", .loop = "b s v, b s v -> b s v", .moved = 6 * each}, {d, logits},
-               {narrow});
-      return narrow;
-    });
   }
 
   const LlamaGraph& of_;

@@ -16,6 +16,7 @@ struct LlamaGraph {
                 vocabulary = 128256;
   static constexpr std::array<std::string_view, 3> dtypes{"bf16", "fp16", "fp32"};
   std::uint32_t dtype = 0;      ///< of activations and parameters: which of `dtypes`
+  std::uint32_t logits = 0;     ///< which of EagerModules::logits_kept
   FlopsPerSecond rate{100e12};  ///< how fast the device is taken to compute
 };
 

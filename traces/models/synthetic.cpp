@@ -13,6 +13,8 @@
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "sim/io/reference_options.h"
+#include "traces/models/eager_modules.h"
+#include "traces/models/gpt2_graph.h"
 #include "traces/models/llama_graph.h"
 
 namespace plimsoll {
@@ -33,12 +35,14 @@ struct Settings {
   RandomChain random;
   TransformerChain transformer;
   LlamaGraph llama;
+  Gpt2Graph gpt2;
 };
 
 std::vector<Generator> generators(Settings& s) {
   UniformChain& u = s.uniform;
   TransformerChain& t = s.transformer;
   LlamaGraph& l = s.llama;
+  Gpt2Graph& g = s.gpt2;
   return {{"uniform",
            {whole_option("stages", u.stages, 1, most_stages),
             quantity_option("forward", u.forward, parse_seconds, format_seconds),
@@ -77,8 +81,18 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("inner", l.inner, 1, 1 << 22), whole_option("sequence", l.sequence, 1, 1 << 20),
             whole_option("batch", l.batch, 1, 1 << 20), whole_option("vocabulary", l.vocabulary, 1, 1 << 24),
             word_option("dtype", l.dtype, {LlamaGraph::dtypes.begin(), LlamaGraph::dtypes.end()}),
+            word_option("logits", l.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
             quantity_option("rate", l.rate, parse_flops_rate, format_flops_rate)},
-           [&l]() -> std::variant<Chain, Graph> { return llama_graph(l); }}};
+           [&l]() -> std::variant<Chain, Graph> { return llama_graph(l); }},
+          {"gpt2",
+           {whole_option("layers", g.layers, 1, 100'000), whole_option("width", g.width, 1, 1 << 20),
+            whole_option("heads", g.heads, 1, 1 << 16), whole_option("sequence", g.sequence, 1, 1 << 20),
+            whole_option("batch", g.batch, 1, 1 << 20), whole_option("vocabulary", g.vocabulary, 1, 1 << 24),
+            whole_option("positions", g.positions, 1, 1 << 20),
+            word_option("dtype", g.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
+            word_option("logits", g.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            quantity_option("rate", g.rate, parse_flops_rate, format_flops_rate)},
+           [&g]() -> std::variant<Chain, Graph> { return gpt2_graph(g); }}};
 }
 
 }  // namespace

@@ -1,0 +1,215 @@
+#include "traces/models/eager_modules.h"
+
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+double numbers_of(const Tensor& tensor) {
+  double numbers = 1;
+  for (const std::int64_t extent : tensor.shape) numbers *= static_cast<double>(extent);
+  return numbers;
+}
+
+std::string number_type(std::string_view precision) {
+  return std::string(precision == "amp" ? "bf16" : precision);
+}
+
+constexpr std::string_view wide_axes = "b s f";
+
+}  // namespace
+
+EagerModules::EagerModules(std::string model, std::string_view precision, FlopsPerSecond rate)
+    : FormulaGraph(std::move(model), number_type(precision), rate), is_mixed_(precision == "amp") {
+  narrow_ = {element_, precision == "tf32" ? "fp32" : number_type(precision)};
+  wide_ = is_mixed_ ? fp32_ : narrow_;
+  if (is_mixed_)
+    note("precision", "parameters and sums in fp32, products of copies in bf16, as torch.autocast has them");
+}
+
+EagerModules::Type EagerModules::type_of(TensorId id) const {
+  const Tensor& of = (*this)[id];
+  return {of.dtype == "fp32" ? 4 : element_, of.dtype};
+}
+
+EagerModules::Made EagerModules::converted(TensorId x, const Type& type, const std::string& name,
+                                           const std::string& axes) {
+  if (type_of(x) == type) return {x, [](TensorId d) { return d; }};
+  const TensorId out = like(name + ".out", x, type);
+  const std::string loop = axes + " -> " + axes;
+  forward(name, {"to", loop}, {x}, {out});
+  return {out, [=, this](TensorId d) {
+            const TensorId dx = gradient(x);
+            backward(name, "", {"to", loop}, {d}, {dx});
+            return dx;
+          }};
+}
+
+EagerModules::Products EagerModules::product(const std::string& name, const Product& of, TensorId x, TensorId weight,
+                                             std::optional<TensorId> bias) {
+  const Made w = converted(weight, narrow_, name + ".weight.to", of.weight);
+  const Made input = converted(x, narrow_, name + ".input.to", of.x);
+  std::optional<Made> b;
+  if (bias) b = converted(*bias, narrow_, name + ".bias.to", of.bias);
+  std::vector<TensorId> outs;
+  std::string outputs;
+  for (const std::string& each : of.outputs) {
+    outs.push_back(made_value(each, of.shape, narrow_));
+    outputs += (outputs.empty() ? "" : ", ") + of.made;
+  }
+  Ids inputs{input.out, w.out};
+  std::string read = of.x + ", " + of.weight;
+  if (b) {
+    inputs.push_back(b->out);
+    read += ", " + of.bias;
+  }
+  forward(name, {"linear", read + " -> " + outputs, of.flops}, std::move(inputs), outs);
+  return {outs, [=, this](TensorId d) {
+            const std::string made = of.joined.value_or(of.made);
+            const TensorId dx = gradient(input.out), dw = gradient(w.out);
+            backward(name, " (input)", {"linear", made + ", " + of.weight + " -> " + of.x, of.flops}, {d, w.out}, {dx});
+            backward(name, " (weight)", {"linear", of.x + ", " + made + " -> " + of.weight, of.flops}, {input.out, d},
+                     {dw});
+            if (b) {
+              const TensorId db = gradient(b->out);
+              backward(name, " (bias)", {"sum", made + " -> " + of.bias}, {d}, {db});
+              b->backward(db);
+            }
+            const TensorId whole = input.backward(dx);
+            w.backward(dw);
+            return whole;
+          }};
+}
+
+EagerModules::Made EagerModules::layer_norm(TensorId x, const std::string& name, std::int64_t width) {
+  const TensorId scale = weight(name + ".scale", {width}), shift = weight(name + ".shift", {width});
+  const Shape by_token{(*this)[x].shape[0], (*this)[x].shape[1]};
+  const TensorId mean = made_value(name + ".mean", by_token, fp32_), root = made_value(name + ".root", by_token, fp32_);
+  const TensorId out = like(name + ".out", x, type_of(x));
+  forward(name, {"layer_norm", "b s w!, w, w -> b s w, b s, b s"}, {x, scale, shift}, {out, mean, root});
+  return {out, [=, this](TensorId d) {
+            const TensorId dx = gradient(x);
+            // One kernel for the input, one for the parameters; both read the gradient and the input.
+            const double moved = 5 * static_cast<double>((*this)[x].bytes.count);
+            backward(name, "",
+                     {.kind = "layer_norm", .loop = "b s w!, b s w, b s, b s, w -> b s w, w, w", .moved = moved},
+                     {d, x, mean, root, scale}, {dx, gradient(scale), gradient(shift)});
+            return dx;
+          }};
+}
+
+EagerModules::Made EagerModules::gelu_of_kernels(TensorId x, const std::string& name) {
+  const std::string axes(wide_axes), loop = axes + " -> " + axes, both = axes + ", " + axes + " -> " + axes;
+  const TensorId half = like(name + ".half.out", x, narrow_);
+  forward(name + ".half", {"mul", loop}, {x}, {half});
+  const Made base = converted(x, is_mixed_ ? fp32_ : narrow_, name + ".pow.to", axes);
+  const Type type = type_of(base.out);
+  const auto step = [&](const char* what, const char* kind, TensorId from) {
+    const TensorId out = like(name + what + ".out", x, type);
+    forward(name + what, {kind, loop}, {from}, {out});
+    return out;
+  };
+  const TensorId cube = step(".pow", "pow", base.out), share = step(".share", "mul", cube);
+  const TensorId sum = like(name + ".add.out", x, type);
+  forward(name + ".add", {"add", both}, {x, share}, {sum});
+  const TensorId scaled = step(".scale", "mul", sum), bent = step(".tanh", "tanh", scaled),
+                 raised = step(".one", "add", bent);
+  const TensorId out = like(name + ".mul.out", x, type);
+  forward(name + ".mul", {"mul", both}, {half, raised}, {out});
+  return {out, [=, this](TensorId d) {
+            const auto back = [&](const char* of, const char* part, const char* kind, Ids inputs, TensorId to) {
+              const std::string& reads = inputs.size() == 1 ? loop : both;
+              backward(name + of, part, {kind, reads}, std::move(inputs), {to});
+              return to;
+            };
+            const auto gradient_as = [&](const char* what, const Type& as) {
+              return tensor("gradient of " + name + what, TensorKind::gradient, (*this)[x].shape, as.bytes, as.name);
+            };
+            const auto narrowed = [&](const char* of, const char* part, TensorId from) {
+              return is_mixed_ ? back(of, part, "to", {from}, gradient_as(of, narrow_)) : from;
+            };
+            const TensorId draised = back(".mul", " (raised)", "mul", {d, half}, gradient(raised));
+            const TensorId dhalf = narrowed(
+                ".mul", " (to)", back(".mul", " (half)", "mul", {d, raised}, gradient_as(".half, as made", type)));
+            const TensorId dscaled = back(".tanh", "", "tanh_backward", {draised, bent}, gradient(scaled));
+            const TensorId dsum = back(".scale", "", "mul", {dscaled}, gradient(sum));
+            const TensorId first = narrowed(".add", " (to)", dsum);
+            const TensorId dcube = back(".share", "", "mul", {dsum}, gradient(cube));
+            const TensorId square = back(".pow", " (square)", "pow", {base.out}, gradient_as(".pow, square", type));
+            const TensorId thrice = back(".pow", " (thrice)", "mul", {square}, gradient_as(".pow, thrice", type));
+            const TensorId dpow = back(".pow", "", "mul", {dcube, thrice}, gradient_as(".pow", type));
+            const TensorId second = base.backward(dpow);
+            const TensorId two = back(".half", " (sum of two)", "add", {first, second}, gradient(x));
+            const TensorId third = back(".half", "", "mul", {dhalf}, gradient(x));
+            return back(".half", " (sum)", "add", {two, third}, gradient(x));
+          }};
+}
+
+EagerModules::Made EagerModules::past_block(TensorId y, TensorId x, const std::string& name) {
+  const TensorId out = like(name + ".out", x, type_of(x));
+  forward(name, {"add", "b s w, b s w -> b s w"}, {y, x}, {out});
+  return {out, [=, this](TensorId d) {
+            if (type_of(y) == type_of(x)) return d;
+            const TensorId dy = gradient(y);
+            backward(name, "", {"to", "b s w -> b s w"}, {d}, {dy});
+            return dy;
+          }};
+}
+
+TensorId EagerModules::both_ways(TensorId through, TensorId past, const std::string& of) {
+  const TensorId sum = tensor((*this)[through].name + " (both ways)", TensorKind::gradient, (*this)[through].shape,
+                              type_of(through).bytes, type_of(through).name);
+  backward(of, " (both ways)", {"add", "b s w, b s w -> b s w"}, {through, past}, {sum});
+  return sum;
+}
+
+void EagerModules::language_loss(TensorId logits, bool keeps_to_the_end) {
+  const Shape shape = (*this)[logits].shape, by_token{shape[0], shape[1]};
+  const double each = numbers_of((*this)[logits]);
+  if (keeps_to_the_end) kept_logits_ = logits;
+  TensorId wide = logits;
+  if (is_narrow()) {
+    wide = made_value("logits in fp32", shape, fp32_);
+    forward("to fp32", {"to", "b s v -> b s v"}, {logits}, {wide});
+  }
+  const TensorId labels = tensor("labels", TensorKind::input, by_token, 8, "int64");
+  const TensorId losses = made_value("losses", by_token, fp32_), logs = made_value("log-probabilities", shape, fp32_);
+  // Ranks that share out the vocabulary exchange the maximum, the sum and the label's logit of each token.
+  forward("loss", {"cross_entropy", "b s v, b s -> b s, b s v", 5 * each, "v 3"}, {wide, labels}, {losses, logs});
+  end_stage([=, this](TensorId) {
+    const TensorId d = gradient(wide);
+    // Of the label's entry a gradient in fp32 of all entries is made first.
+    const TensorId picked = tensor("gradient of log-probabilities", TensorKind::gradient, shape, 4, "fp32");
+    backward("loss", " (label)", {"nll_loss", "b s -> b s v"}, {labels}, {picked});
+    // Logits in fp32 are those that the caller keeps.
+    Ids inputs{logs, picked};
+    if (!is_narrow()) inputs.push_back(logits);
+    backward("loss", "",
+             {.kind = "cross_entropy",
+              .loop = is_narrow() ? "b s v, b s v -> b s v" : "b s v, b s v, b s v -> b s v",
+              .flops = 3 * each,
+              .moved = 12 * each},
+             std::move(inputs), {d});
+    if (!is_narrow()) return d;
+    const TensorId narrow = gradient(logits);
+    backward("to fp32", "", {.kind = "to", .loop = "b s v, b s v -> b s v", .moved = 6 * each}, {d, logits}, {narrow});
+    return narrow;
+  });
+}
+
+void EagerModules::token_table_backward(const std::string& of, TensorId tokens, TensorId d, TensorId table, bool adds) {
+  const TensorId dtable = gradient(table);
+  double moved = static_cast<double>((*this)[tokens].bytes.count + (*this)[d].bytes.count) +
+                 static_cast<double>((*this)[dtable].bytes.count);
+  if (adds) moved += 3 * static_cast<double>((*this)[dtable].bytes.count);  // a whole table, added to the other one
+  Ids inputs{tokens, d};
+  std::string loop = "b s, b s w";
+  if (kept_logits_) {
+    inputs.push_back(*kept_logits_);
+    loop += ", b s v";
+  }
+  backward(of, " (weight)", {.kind = "embedding", .loop = loop + " -> v w", .moved = moved}, std::move(inputs),
+           {dtable});
+}
+
+}  // namespace plimsoll

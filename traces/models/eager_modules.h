@@ -1,0 +1,100 @@
+#pragma once
+// PyTorch's modules as eager mode launches them, op by op: in one type, or under autocast, where parameters and sums
+// are fp32 and products read copies in bf16.
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "sim/core/graph.h"
+#include "traces/models/formula_graph.h"
+
+namespace plimsoll {
+
+class EagerModules : protected FormulaGraph {
+ public:
+  /// `amp`: torch.autocast in bf16.
+  static constexpr std::array<std::string_view, 5> precisions{"amp", "bf16", "fp16", "fp32", "tf32"};
+  /// Until when whoever called the model keeps its logits: the loss's backward, or the whole.
+  static constexpr std::array<std::string_view, 2> logits_kept{"loss", "end"};
+
+ protected:
+  EagerModules(std::string model, std::string_view precision, FlopsPerSecond rate);
+
+  struct Type {
+    std::int64_t bytes = 0;
+    std::string name;
+
+    friend bool operator==(const Type&, const Type&) = default;
+  };
+  /// A value, and what makes the gradient of what it was made from.
+  struct Made {
+    TensorId out;
+    std::function<TensorId(TensorId)> backward;
+  };
+
+  bool is_mixed() const { return is_mixed_; }
+  bool is_narrow() const { return narrow_.bytes < 4; }
+  /// Of parameters and of sums along the model.
+  const Type& wide() const { return wide_; }
+  /// Of what products read and make.
+  const Type& narrow() const { return narrow_; }
+  const Type& fp32() const { return fp32_; }
+
+  TensorId made_value(std::string name, Shape shape, const Type& type) {
+    return tensor(std::move(name), TensorKind::activation, std::move(shape), type.bytes, type.name);
+  }
+  TensorId weight(std::string name, Shape shape) {
+    return tensor(std::move(name), TensorKind::parameter, std::move(shape), wide_.bytes, wide_.name);
+  }
+  TensorId like(std::string name, TensorId of, const Type& type) {
+    return made_value(std::move(name), (*this)[of].shape, type);
+  }
+  Type type_of(TensorId id) const;
+
+  /// x itself if it has the type. `axes` are those of its loop: "b s w".
+  Made converted(TensorId x, const Type& type, const std::string& name, const std::string& axes);
+
+  /// Loops of a product with a parameter, of operands apart; `made` is "b s f" or several of them.
+  struct Product {
+    std::string x, weight, bias, made;
+    double flops = 0;
+    std::vector<std::string> outputs;   ///< names of what it makes
+    Shape shape;                        ///< of each of these
+    std::optional<std::string> joined;  ///< axes of the gradient of several
+  };
+  /// Of what a product makes: one or several values; `backward` takes one gradient, of the joined ones if several.
+  struct Products {
+    std::vector<TensorId> outs;
+    std::function<TensorId(TensorId)> backward;
+  };
+  /// With copies in bf16 of x and of parameters under autocast.
+  Products product(const std::string& name, const Product& of, TensorId x, TensorId weight,
+                   std::optional<TensorId> bias);
+
+  /// Layer norm of the last of three axes: in fp32 under autocast.
+  Made layer_norm(TensorId x, const std::string& name, std::int64_t width);
+  /// GELU by tanh from eight kernels, as Hugging Face's `gelu_new`; its power, and so its result, are fp32 under
+  /// autocast.
+  Made gelu_of_kernels(TensorId x, const std::string& name);
+
+  /// y + x, where x goes past a block; `backward` makes the gradient of y.
+  Made past_block(TensorId y, TensorId x, const std::string& name);
+  /// Of x from both ways.
+  TensorId both_ways(TensorId through, TensorId past, const std::string& of);
+
+  /// The losses of tokens in fp32; ends the stage of the loss. Whoever called the model keeps the logits.
+  void language_loss(TensorId logits, bool keeps_to_the_end);
+  /// Of the table of tokens: reads the logits too, if they are kept to the end.
+  void token_table_backward(const std::string& of, TensorId tokens, TensorId d, TensorId table, bool adds);
+
+ private:
+  bool is_mixed_;
+  Type wide_, narrow_, fp32_{4, "fp32"};
+  std::optional<TensorId> kept_logits_;
+};
+
+}  // namespace plimsoll
