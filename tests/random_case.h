@@ -14,9 +14,9 @@
 //   for (const RandomCase seed : fewer_cases(1, 200)) ...
 //   if (all_cases()) CHECK(of_all_together > cases_of(100));
 //
-// A test that takes seconds and cannot draw fewer is tagged [third-0], [third-1] or [third-2]: a program that is not
-// told which tests to run runs one of these thirds, by PLIMSOLL_TURN (N mod 3), and with PLIMSOLL_TESTS=all every one.
-// One that takes five seconds or more is tagged [eleventh-0] to [eleventh-10] likewise (N mod 11).
+// A test that takes seconds and cannot draw fewer is tagged with one of [eleventh-0] to [eleventh-10]: a program that is
+// not told which tests to run runs one of these elevenths, by PLIMSOLL_TURN (N mod 11), and with PLIMSOLL_TESTS=all
+// every one.
 
 #include <concepts>
 #include <cstdint>

@@ -114,7 +114,7 @@ TEST_CASE("packed forms of what stages save, within budgets", "[conformance][com
 }
 
 TEST_CASE("a stage's list of saved tensors changes nothing but for compression",
-          "[conformance][compression][third-2]") {
+          "[conformance][compression][eleventh-4]") {
   const std::vector<std::string> specs{"store_all", "rotor", "chen_sqrt",  "periodic", "offload_greedy",     "vdnn",
                                        "pofo",      "gpipe", "1f1b|rotor", "zb_h1",    "1f1b|offload_greedy"};
   for (const RandomCase seed : fewer_cases(1, 40)) {
@@ -133,7 +133,7 @@ TEST_CASE("a stage's list of saved tensors changes nothing but for compression",
   }
 }
 
-TEST_CASE("tensors apart take the bytes and the time of one tensor together", "[conformance][compression][third-2]") {
+TEST_CASE("tensors apart take the bytes and the time of one tensor together", "[conformance][compression][eleventh-8]") {
   for (const RandomCase seed : fewer_cases(1, 60)) {
     // Without slots rotor also asks greedy_recompute, which drops tensor by tensor.
     for (const std::string spec :

@@ -254,7 +254,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
 }
 
 TEST_CASE("with kernels timed as measured strategies for graphs are legal and keep their promise",
-          "[conformance][third-2]") {
+          "[conformance][eleventh-1]") {
   // Norms and products of sizes, fused attention, gradients that later micro-batches add to.
   const auto model =
       synthetic_model("llama:layers=1,width=64,heads=4,kv_heads=2,inner=96,sequence=16,batch=2,vocabulary=48");
@@ -283,7 +283,7 @@ TEST_CASE("with kernels timed as measured strategies for graphs are legal and ke
 }
 
 TEST_CASE("every strategy gives the same bytes for the same input, alone or with other budgets",
-          "[conformance][third-1]") {
+          "[conformance][eleventh-5]") {
   const std::uint64_t count = seeds(30);
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
@@ -342,7 +342,7 @@ void own_parameters(Chain& chain) {
   }
 }
 
-TEST_CASE("no strategy repeats a stage that must run once", "[conformance][third-1]") {
+TEST_CASE("no strategy repeats a stage that must run once", "[conformance][eleventh-9]") {
   for (const StrategyInfo* const listed : strategies_here()) {
     const StrategyInfo& strategy = *listed;
     if (strategy.family == Family::compression || strategy.needs_shapes) continue;  // chains have none
@@ -363,7 +363,7 @@ TEST_CASE("no strategy repeats a stage that must run once", "[conformance][third
   }
 }
 
-TEST_CASE("both engines agree on every strategy's schedules", "[conformance][third-2]") {
+TEST_CASE("both engines agree on every strategy's schedules", "[conformance][eleventh-2]") {
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     for (const RandomCase seed : random_cases(1, 10)) {

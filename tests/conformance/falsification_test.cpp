@@ -319,7 +319,7 @@ std::vector<RandomPlan> legal_plans() {
   return plans;
 }
 
-TEST_CASE("no falsification of costs, sizes, places or names passes", "[conformance][third-2]") {
+TEST_CASE("no falsification of costs, sizes, places or names passes", "[conformance][eleventh-6]") {
   const std::vector<RandomPlan> plans = legal_plans();
   for (const auto& [name, falsify] : falsifications) {
     std::size_t mutants = 0;

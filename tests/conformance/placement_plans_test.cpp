@@ -59,7 +59,7 @@ Problem random_placement_problem(std::uint64_t seed) {
 }
 
 TEST_CASE("placements on unlike devices, with memory strategies in their parts, within budgets",
-          "[placement][third-2]") {
+          "[placement][eleventh-10]") {
   const std::vector<std::string> all = placements();
   for (const std::uint64_t seed : fewer_cases(1, 60)) {
     const Problem problem = random_placement_problem(seed);

@@ -113,7 +113,7 @@ class Machine {
            real_ = read_platform(folder + "platform.yaml");
 };
 
-TEST_CASE("schedules that ran on a GPU take the time that is simulated", "[recorded][third-1]") {
+TEST_CASE("schedules that ran on a GPU take the time that is simulated", "[recorded][eleventh-3]") {
   // Their copies ran at 40 to 44 GB/s in the median round and apart in the others (spreads of 10 and 14 % of
   // store_all), the same bytes by other strategies of the same network at 49 and 55 GB/s: four other processes used the
   // host.

@@ -113,7 +113,7 @@ TEST_CASE("searches over all orders, in parts behind another part of their devic
 }
 
 /// What passes parts by comes back to a device where it is still kept for a backward.
-TEST_CASE("graphs whose values pass stages by, in pipelines with several parts a device", "[pipelining][third-2]") {
+TEST_CASE("graphs whose values pass stages by, in pipelines with several parts a device", "[pipelining][eleventh-7]") {
   std::size_t planned = 0;
   for (const RandomCase seed : random_cases(1, 4)) {
     for (const std::string pipe : {"hanayo", "interleaved", "v_min", "v_half", "zb_v", "dualpipe_v"}) {

@@ -454,7 +454,7 @@ TEST_CASE("what was computed of no device says so without quotes around nothing"
   }
 }
 
-TEST_CASE("gaps that are only rounding are none", "[program][third-1]") {
+TEST_CASE("gaps that are only rounding are none", "[program][eleventh-0]") {
   for (const std::string strategy : {"exact", "checkmate", "offload_exact", "poet", "monet", "portfolio"}) {
     const nlohmann::json gap = json_of(
         "simulate --json --trace gpt4_ops_w256_t128_b4_cpu --platform cpu_host --memory "

@@ -15,7 +15,7 @@ namespace {
 
 const std::string of_six_stages = " --trace uniform:6 --platform ideal --engine event ";
 
-TEST_CASE("output that cannot be written ends with exit code 4", "[program][third-0]") {
+TEST_CASE("output that cannot be written ends with exit code 4", "[program][eleventh-2]") {
   const TemporaryFolder folder;
   write_text_file(folder / "s.json", plimsoll("plan" + of_six_stages + "--strategy store_all").out);
   const std::vector<std::string> commands{
@@ -90,7 +90,7 @@ TEST_CASE("control characters in names do not reach the terminal", "[program]") 
   CHECK(unknown.err.size() < 1100);
 }
 
-TEST_CASE("a model with a very long name has its figures", "[program][third-0]") {
+TEST_CASE("a model with a very long name has its figures", "[program][eleventh-6]") {
   const TemporaryFolder folder;
   renamed(folder, "t.json", std::string(300, 'n'));
   write_text_file(folder / "e.yaml",

@@ -39,7 +39,7 @@ double overhead(const Problem& problem, const Plan& made) {
   return made.makespan / std::get<Plan>(plain).makespan - 1;
 }
 
-TEST_CASE("exact within one second is as fast as rotor where it cannot search", "[exact][third-2]") {
+TEST_CASE("exact within one second is as fast as rotor where it cannot search", "[exact][eleventh-10]") {
   const auto [trace, budget, percent] = GENERATE(std::tuple("densenet121_b8_cpu", Bytes{240'000'000}, 45.6),
                                                  std::tuple("resnet50_b8_cpu", Bytes{442'406'964}, 24.2));
   const Problem problem = problem_of_trace(trace, "cpu_host");
@@ -78,7 +78,7 @@ Problem behind_link(const std::string& trace, double gigabytes_per_second) {
   return std::get<Problem>(problem_of(asked, read_trace("traces/data/" + trace + ".json"), platform));
 }
 
-TEST_CASE("capuchin on a V100 is never slower with a faster link", "[offload][third-2]") {
+TEST_CASE("capuchin on a V100 is never slower with a faster link", "[offload][eleventh-3]") {
   for (const std::string trace : {"resnet50_b8_cpu", "densenet121_b8_cpu", "gpt12_w768_t256_b4_cpu"}) {
     const std::vector<Pass> capuchin = parse_spec("capuchin", "test");
     std::vector<double> slower(8, std::numeric_limits<double>::infinity());

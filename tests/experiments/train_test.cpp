@@ -54,7 +54,7 @@ class Quarters {
 const std::string network_words =
     "mlp:layers=3,width=4,batch=16,classes=4,view=graph --learning-rate 0.01 --steps 300 ";
 
-TEST_CASE("train learns, tells how it went, and the same words give the same bytes", "[program][third-1]") {
+TEST_CASE("train learns, tells how it went, and the same words give the same bytes", "[program][eleventh-2]") {
   const Quarters quarters;
   const nlohmann::json exact = quarters.json(network_words + "--strategy 'lossless(nonzero=1)'");
   CHECK(exact["same_bits"] == true);
@@ -102,7 +102,7 @@ TEST_CASE("chains and micro-batches train, too, within a budget", "[program]") {
   CHECK(rotor["trained"]["peak_bytes"] <= 0.85 * rotor["plain"]["peak_bytes"].get<double>());
 }
 
-TEST_CASE("an interrupted training tells how far it came", "[program][third-0]") {
+TEST_CASE("an interrupted training tells how far it came", "[program][eleventh-6]") {
   const Quarters quarters;
   const ProgramRun run =
       quarters.train("mlp:layers=3,width=4,batch=16,classes=4,view=graph --strategy quantize --steps 10000000 --json",

@@ -171,7 +171,7 @@ TEST_CASE("a folded platform shares links that only the way to the stage before 
 
 // Ranks that share no link and no parameters do what a pipeline of as many stages does for its micro-batches alone,
 // which knows nothing of meshes: time to 1e-9, memory to the byte.
-TEST_CASE("a folded pipeline takes the time and memory of one replica by itself", "[hybrid][third-2]") {
+TEST_CASE("a folded pipeline takes the time and memory of one replica by itself", "[hybrid][eleventh-10]") {
   for (const std::uint32_t stages : {1U, 2U, 4U}) {
     for (const std::uint32_t replicas : {2U, 4U}) {
       for (const std::string behind : {"", "|rotor", "|offload_greedy"}) {

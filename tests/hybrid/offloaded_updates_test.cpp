@@ -95,7 +95,7 @@ void judge_updates(const Problem& problem, std::span<const Pass> passes) {
   check_handed_out_go_home(problem, made.schedule);
 }
 
-TEST_CASE("gradients of ranks that train together are summed before they leave or are used", "[hybrid][third-0]") {
+TEST_CASE("gradients of ranks that train together are summed before they leave or are used", "[hybrid][eleventh-3]") {
   for (const char* hybrid : {"data_parallel", "data_parallel(buckets=off)", "zero1", "zero2", "zero3"}) {
     for (const char* updates : {"backward_updates", "zero_offload", "zero_offload(overlap=on)", "twinflow(host=50%)",
                                 "zero_infinity", "deep_optimizer_states(stride=2)", "demand_layering(lead=1)",

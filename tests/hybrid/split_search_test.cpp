@@ -364,7 +364,7 @@ TEST_CASE("searches keep a limit of memory where a split does", "[hybrid]") {
   if (all_cases()) CHECK(slower / static_cast<double>(kept) <= 0.15);
 }
 
-TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid][third-0]") {
+TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid][eleventh-7]") {
   for (const char* platform : {"h100_sxm_8", "a100_sxm_64", "pcie_4x_rtx4090"}) {
     for (const char* spec : {"hsm2dl", "hsm2dl(model=simulated)", "tofu", "optcnn", "alpa",
                              "hsm2dl(devices=2)|1f1b|rotor", "hsm2dl(devices=2)|zero1(ranks=2)"}) {
@@ -379,7 +379,7 @@ TEST_CASE("searches cut transformers so that they pass every judge", "[hybrid][t
 
 // Every number of ranks by itself, and within it stages and replicas of Piper's planner; none is faster than what it
 // takes, and it stands alone.
-TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid][third-0]") {
+TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid][eleventh-0]") {
   // The first number of ranks is the fastest with many micro-batches, one in between with one.
   for (const auto& [platform, micro_batches] :
        {std::pair{"h100_sxm_8", 8U}, std::pair{"h100_sxm_8", 1U}, std::pair{"pcie_4x_rtx4090", 8U}}) {
@@ -421,7 +421,7 @@ TEST_CASE("piper takes the fastest of the pipelines that it may give", "[hybrid]
 
 // The best of all numbers of copies, each asked for by itself; with as many copies as devices it is data_parallel.
 TEST_CASE("hsm2dl takes the fastest number of replicas, and is no slower than data_parallel or megatron",
-          "[hybrid][third-1]") {
+          "[hybrid][eleventh-4]") {
   for (const auto& [trace, platform, micro_batches] :
        {std::tuple{"transformer:layers=4,width=1024,heads=8,sequence=512,batch=2,vocabulary=4096,view=graph",
                    "h100_sxm_8", 8U},

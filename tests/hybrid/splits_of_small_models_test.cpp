@@ -100,7 +100,7 @@ TEST_CASE("the integer program's splits are the cheapest of all of a small model
 
 // Every split over halves of the machine that could be faster than the fastest is simulated: those left out work and
 // exchange longer than it takes, by a bound that is held against every one that is simulated.
-TEST_CASE("no search finds splits of a small model that are faster than all", "[hybrid][third-0]") {
+TEST_CASE("no search finds splits of a small model that are faster than all", "[hybrid][eleventh-8]") {
   double slower = 0, most = 0;
   std::size_t cases = 0, runs = 0;
   for (const RandomCase seed : fewer_cases(1, 225)) {

@@ -93,7 +93,7 @@ Seconds shared_optimum(const SmallCase& given, Bytes budget) {
   return best;
 }
 
-TEST_CASE("auto is near the optimum of all placements and orders", "[placement][auto][third-2]") {
+TEST_CASE("auto is near the optimum of all placements and orders", "[placement][auto][eleventh-1]") {
   const std::vector<Pass> passes{pass_of(auto_strategy)};
   constexpr double per_second = 1e9, most = 0.2;
   double sum = 0, worst = 0, sum_least = 0, worst_least = 0, sum_limited = 0, worst_limited = 0;
@@ -217,7 +217,7 @@ TEST_CASE("auto asks for four and two of eight devices, too, and is hardly slowe
 
 // With so little effort it simulates but four of what is best where no link is shared.
 TEST_CASE("auto is never slower than the planners that it asks, each simulated on its own",
-          "[placement][auto][third-1]") {
+          "[placement][auto][eleventh-5]") {
   for (const char* graph : {"rnn", "trn"}) {
     const Problem problem =
         problem_of(synthetic_graph(std::string(graph) + ":ops=2200"),

@@ -15,7 +15,7 @@ import time
 
 import program as runs
 import readers
-import thirds
+import turns
 
 CHAIN, GRAPH, NETWORK = "tests/program/chain.json", "tests/program/graph.json", readers.NETWORK
 MEASURED = """format: plimsoll.validation.v1
@@ -97,8 +97,7 @@ class Smoke:
             stored = self.run(f"simulate --json {on} --strategy store_all --optimizer adam")
             answer = json.loads(stored.out)
             budgets[model] = (answer["peak_bytes"] + answer["lower_bound_bytes"]) // 2
-        names = self.listed("strategies")
-        names = [name for number, name in enumerate(names) if not thirds.waits(number % 3)]
+        names = turns.chosen(self.listed("strategies"))
         for name in names:
             answered = False
             for model, budget in budgets.items():
@@ -128,7 +127,7 @@ class Smoke:
         """Each of this turn at a small size: planned, replayed with real kernels."""
         text = self.run("list traces").out.decode()
         lines = text.partition("networks that")[2].splitlines()[1:]
-        lines = [line for number, line in enumerate(lines) if not thirds.waits(number % 3)]
+        lines = turns.chosen(lines)
         for line in lines:
             name, _, options = line.strip().partition(":")
             small = ",".join(re.sub(r"=(\d+)$", lambda n: f"={min(int(n[1]), 16)}", option) for option in options.split(",")

@@ -18,7 +18,7 @@ from unittest import mock
 
 import program as runs
 import readers
-from thirds import third
+from turns import eleventh
 
 PROGRAM = ""
 SMALL = "--trace uniform:6 --platform ideal --engine event --strategy store_all"
@@ -111,14 +111,14 @@ class Program(unittest.TestCase):
 
 
 class NoRoom(Program):
-    @third(1)
+    @eleventh(5)
     def test_standard_output(self):
         named = re.findall(r"^  ([a-z]\S*)   ", subprocess.run([PROGRAM, "--help"], capture_output=True, text=True).stdout, re.MULTILINE)
         self.assertEqual(set(named), set(PRINTING) | PRINTING_NOTHING, "each command has a line above")
         for command in PRINTING.values():
             self.expect(4, "cannot write to the standard output", command, into="/dev/full")
 
-    @third(0)
+    @eleventh(9)
     def test_files(self):
         for command in WRITING:
             self.expect(4, "^(.*\n)*/dev/full: cannot write: No space left on device\n$", command, out="/dev/full")
@@ -181,7 +181,7 @@ class NoRoom(Program):
                                          stderr=subprocess.PIPE, timeout=100)
                     self.assertEqual(run.returncode, 4 if "1" in closed else 0, run.stderr)
 
-    @third(1)
+    @eleventh(2)
     def test_what_was_killed_left_nothing(self):
         """Leftovers go with the next run; those of a process that lives stay."""
         ended = subprocess.Popen(["true"])
@@ -346,7 +346,7 @@ class Inputs(Program):
         swept = self.write("e.yaml", b"# caf\xe9\n" + readers.SWEPT.replace("swept", "caf\u00e9").encode("latin-1"))
         self.assertIn(self.end("sweep {file} -o {folder}/out", file=swept)[0], (0, 2))
 
-    @third(2)
+    @eleventh(6)
     def test_spreadsheets_take_no_names_for_formulas(self):
         """Every CSV file, every column of text."""
         for name in ("=1+1", "+1", "-1", "@SUM(A1)"):
@@ -367,7 +367,7 @@ class Inputs(Program):
                     for cell in row:
                         self.assertFalse(cell[:1] in "=+-@" and cell[:1] and not re.fullmatch(r"-?[0-9.e+-]+", cell), (file, cell))
 
-    @third(0)
+    @eleventh(10)
     def test_control_characters(self):
         """Names from every reader that reach a terminal."""
         bad = "a\x1b[2J\x07\u202eb"

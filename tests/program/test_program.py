@@ -16,7 +16,7 @@ import hostile
 import mutations
 import program as runs
 import readers
-from thirds import third
+from turns import eleventh
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -39,7 +39,7 @@ class Ends(unittest.TestCase):
                               ("echo 'ERROR: LeakSanitizer: leaks' >&2", "Sanitizer"), ("echo Traceback >&2; exit 2", "Traceback")):
             self.assertIn(wrong, self.complaints(script), script)
 
-    @third(2)
+    @eleventh(3)
     def test_time_and_memory(self):
         self.assertIn("CPU", self.complaints("while :; do :; done", cpu_s=1))
         with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +67,7 @@ class Cases(unittest.TestCase):
             for seed in reader.seeds:
                 self.assertTrue("{made}" in seed or os.path.exists(seed), seed)
 
-    @third(2)
+    @eleventh(5)
     def test_files_to_start_from_are_accepted(self):
         """By each command that reads them, else nothing would be tried behind the reader; what they are refused for is said here."""
         refused = ("has no 'adam'", "no disk", "nowhere.yaml", "calibrating needs one device",
@@ -103,15 +103,15 @@ class Cases(unittest.TestCase):
             self.assertIn("1 cases, 1 failed", repeated.stdout)
 
 
-class Thirds(unittest.TestCase):
+class Turns(unittest.TestCase):
     SUITE = """
-import unittest, thirds
+import unittest, turns
 class Case(unittest.TestCase):
-    @thirds.third(0)
+    @turns.eleventh(0)
     def test_a(self): pass
-    @thirds.third(1)
+    @turns.eleventh(1)
     def test_b(self): pass
-    @thirds.third(2)
+    @turns.eleventh(10)
     def test_c(self): pass
 unittest.main(verbosity=2)
 """
@@ -123,7 +123,7 @@ unittest.main(verbosity=2)
         return "".join(name for name in "abc" if f"{said.partition(f'test_{name} ')[2].partition(chr(10))[0]}".endswith("ok"))
 
     def test_each_turn_has_its_own(self):
-        self.assertEqual([self.ran(PLIMSOLL_TURN=str(turn)) for turn in (0, 1, 2, 32)], ["a", "b", "c", "c"])
+        self.assertEqual([self.ran(PLIMSOLL_TURN=str(turn)) for turn in (0, 1, 10, 12, 32)], ["a", "b", "c", "b", "c"])
         self.assertEqual(self.ran(), "abc")
         self.assertEqual(self.ran(PLIMSOLL_TURN="1", PLIMSOLL_TESTS="all"), "abc")
 
@@ -140,13 +140,13 @@ class Same(unittest.TestCase):
             return subprocess.run([sys.executable, os.path.join(HERE, "same_numbers.py"), sys.argv[1], changed, "--only",
                                    "periodic(every=3)", *options], capture_output=True, text=True)
 
-    @third(1)
+    @eleventh(7)
     def test_equal_answers(self):
         run = self.compared("s/\"solve_s\".*/\"solve_s\": 17,/")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertIn("2 questions about 1 strategies and pipelines, answers by exit code {0: 2}: 0 differ", run.stdout)
 
-    @third(0)
+    @eleventh(9)
     def test_changed_numbers(self):
         run = self.compared("s/\"steps\": /&1/")
         self.assertEqual(run.returncode, 1, run.stderr)

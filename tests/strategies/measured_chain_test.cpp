@@ -172,7 +172,7 @@ TEST_CASE("what the rule counts too much in an LSTM are the sums that each stage
 }
 
 TEST_CASE("every planner for chains keeps its promise on measured networks with tuples at their boundaries",
-          "[measured][third-2]") {
+          "[measured][eleventh-9]") {
   const std::string name = GENERATE(as<std::string>(), "unet", "lstm", "encoder_decoder", "dicts");
   const Problem problem = problem_of(chain_in(name), gpus({.to_host = BytesPerSecond{1e9}}));
   const Bytes all = judged(problem, "store_all").peak;

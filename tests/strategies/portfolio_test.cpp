@@ -66,7 +66,7 @@ TEST_CASE("a portfolio is never slower than a strategy that it asks", "[portfoli
   if (all_cases()) CHECK(compared > cases_of(500U));
 }
 
-TEST_CASE("a portfolio says what each strategy gave and which one it took", "[portfolio][third-2]") {
+TEST_CASE("a portfolio says what each strategy gave and which one it took", "[portfolio][eleventh-8]") {
   const auto makes_tapes = [](const StrategyInfo* strategy) {
     return strategy->makes_tapes() && strategy->family != Family::compression;
   };
@@ -173,7 +173,7 @@ TEST_CASE("local moves undo recomputations and copies that the budget does not a
   if (all_cases()) CHECK(tight > 5);  // where to undo all would not fit
 }
 
-TEST_CASE("effort is counted in work: more of it is never slower, and the clock has no say", "[portfolio][third-2]") {
+TEST_CASE("effort is counted in work: more of it is never slower, and the clock has no say", "[portfolio][eleventh-1]") {
   for (const RandomCase seed : fewer_cases(1, 6)) {
     const Problem problem = small_problem(seed);
     for (const std::optional<Bytes>& budget : some_budgets(problem)) {

@@ -263,7 +263,7 @@ constexpr std::array simulators{
     SmallSimulator{"schedules of lists", 200, dag_schedules},
 };
 
-TEST_CASE("small simulators say what the event engine says", "[simulators][chain][pipelining][third-0]") {
+TEST_CASE("small simulators say what the event engine says", "[simulators][chain][pipelining][eleventh-0]") {
   for (const SmallSimulator& each : simulators) {
     INFO(each.name);
     for (const RandomCase seed : random_cases(1, each.cases)) {

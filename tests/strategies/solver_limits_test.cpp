@@ -32,7 +32,7 @@ TEST_CASE("integer programs and relaxations end with their time, whatever phase 
   }
 }
 
-TEST_CASE("programs that are too large are not built, and the answer says so", "[limits][third-2]") {
+TEST_CASE("programs that are too large are not built, and the answer says so", "[limits][eleventh-4]") {
   const Problem problem = problem_of(dense_graph(dense_layers), gpus({}));
   const Bytes half{planned(problem, "store_all").peak.count / 2};
   const std::string size = "that of 3209 ops has more than 2000000 nonzeros";

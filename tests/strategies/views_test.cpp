@@ -66,7 +66,7 @@ void check_same(const PlanOutcome& plain, const PlanOutcome& with) {
 }
 
 TEST_CASE("every strategy answers for a graph with views what it answers for the same graph without",
-          "[views][third-2]") {
+          "[views][eleventh-5]") {
   for (const std::string& spec : specs()) {
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Effort effort = effort_for(passes.front().strategy->name);

@@ -119,7 +119,7 @@ Schedule placed_at_random(const Problem& problem, std::uint64_t seed) {
   return std::get<Schedule>(std::move(made));
 }
 
-TEST_CASE("placements train as one device does", "[validate][placement][third-2]") {
+TEST_CASE("placements train as one device does", "[validate][placement][eleventh-3]") {
   const std::string network = GENERATE(
       "mlp:layers=6,width=24,batch=6,classes=4", "lstm:steps=5,width=8,batch=3,classes=4",
       "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20",

@@ -95,7 +95,7 @@ TEST_CASE("every strategy for chains trains as plain training does", "[validate]
   for (std::size_t n = 0; n < networks.size(); ++n) {
     const Training training = training_of(networks[n], one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});
     const Plain plain = plain_training(training);
-    for (const RandomCase k : fewer_cases(0, std::size(strategies()) - 1, networks.size())) {
+    for (const RandomCase k : fewer_cases(0, std::size(strategies()) - 1, 3 * networks.size())) {
       const StrategyInfo* strategy = strategies()[(k + n) % std::size(strategies())];
       if (trains_everything(*strategy)) prove(training, plain, std::string(strategy->name));
     }
@@ -118,7 +118,7 @@ TEST_CASE("every strategy for graphs trains as plain training does", "[validate]
     const std::string& network = graphs[n];
     const Training training = training_of(network + ",view=graph,updates=sgd", one_gpu(), {.micro_batches = 2});
     const Plain plain = plain_training(training);
-    for (const RandomCase k : fewer_cases(0, std::size(strategies()) - 1, graphs.size())) {
+    for (const RandomCase k : fewer_cases(0, std::size(strategies()) - 1, 3 * graphs.size())) {
       const StrategyInfo* strategy = strategies()[(k + n) % std::size(strategies())];
       if (strategy->chains_only || !trains_everything(*strategy)) continue;
       if (takes_too_long(*strategy, network, graphs.front())) continue;

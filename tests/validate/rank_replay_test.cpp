@@ -59,7 +59,7 @@ void check_same(const Replayed& ranks, const Replayed& one) {
 
 }  // namespace
 
-TEST_CASE("ranks train what one device trains, the same bits each time", "[validate][third-1]") {
+TEST_CASE("ranks train what one device trains, the same bits each time", "[validate][eleventh-7]") {
   const std::string network = GENERATE(ranked_mlp, ranked_gpt);
   const std::uint32_t count = GENERATE(2U, 4U);
   const char* spec = GENERATE("data_parallel", "data_parallel(buckets=off)", "zero1", "zero2", "zero3",

@@ -127,7 +127,7 @@ double closed_form(Codec codec, const Tensor& tensor, Noise noise) {
 }
 
 TEST_CASE("what ranges of channels and a fixed range lose of white noise is the closed form within 2 %",
-          "[compression][third-1]") {
+          "[compression][eleventh-0]") {
   const Codec codec = GENERATE(channels_of(8, 8), channels_of(4, 8), channels_of(8, 4), channels_of(5, 4),
                                fixed_range_of(4), fixed_range_of(8));
   INFO(text_of(codec));
@@ -211,7 +211,7 @@ double of_transforms(const Tensor& tensor, const Numbers& x, const Numbers& dy) 
 }
 
 TEST_CASE("a weight's gradient over random sums of rows is unbiased, and off by the closed form",
-          "[compression][third-0]") {
+          "[compression][eleventh-4]") {
   constexpr std::size_t inputs = 24, outputs = 16;
   struct Case {
     std::size_t rows;

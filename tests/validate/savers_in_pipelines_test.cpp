@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 TEST_CASE("pipelines that offload in their parts, or let micro-batches wait elsewhere, train as one device does",
-          "[validate][third-2]") {
+          "[validate][eleventh-8]") {
   const std::string network = GENERATE("mlp:layers=8,width=24,batch=6,classes=4",
                                        "gpt:layers=3,width=16,heads=2,sequence=8,batch=2,vocabulary=20");
   constexpr BytesPerSecond fast{20e9};
@@ -81,7 +81,7 @@ std::size_t back_while_sent(const Schedule& schedule, const Timeline& timeline) 
   return count;
 }
 
-TEST_CASE("a chunk may come back while what it was copied from is still being sent", "[validate][third-2]") {
+TEST_CASE("a chunk may come back while what it was copied from is still being sent", "[validate][eleventh-1]") {
   const std::string network = "mlp:layers=8,width=24,batch=64,classes=4";
   constexpr BytesPerSecond fast{20e9};
   const ProblemOptions options{.micro_batches = 5, .optimizer = Optimizer::adam};

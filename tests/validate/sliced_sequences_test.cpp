@@ -61,7 +61,7 @@ double difference_without_keys(const Replayed& run, const Replayed& whole, const
   return relative_difference(others(run), others(whole), name);
 }
 
-TEST_CASE("pipelines on slices of sequences train as one device does on whole ones", "[validate][slices][third-1]") {
+TEST_CASE("pipelines on slices of sequences train as one device does on whole ones", "[validate][slices][eleventh-5]") {
   const std::uint32_t slices = GENERATE(2u, 4u, 8u), devices = GENERATE(1u, 2u, 4u);
   const Optimizer optimizer = GENERATE(Optimizer::sgd, Optimizer::adam);
   const ProblemOptions options{.micro_batches = 3, .optimizer = optimizer};

@@ -117,7 +117,7 @@ bool adds_in_order(const Training& training, const Schedule& schedule) {
   return true;
 }
 
-TEST_CASE("every synchronous pipeline trains as one device does", "[validate][split][third-1]") {
+TEST_CASE("every synchronous pipeline trains as one device does", "[validate][split][eleventh-9]") {
   const std::string network = GENERATE("mlp:layers=8,width=24,batch=6,classes=4",
                                        "gpt:layers=3,width=16,heads=2,sequence=8,batch=2,vocabulary=20");
   const std::uint32_t devices = GENERATE(2u, 4u);

@@ -101,7 +101,7 @@ std::int64_t batch_of_network(const std::string& reference) {
 }
 
 // Sums in another order: not the same bits.
-TEST_CASE("ranks of a mesh train as one device does over many steps", "[training][third-1]") {
+TEST_CASE("ranks of a mesh train as one device does over many steps", "[training][eleventh-2]") {
   const std::string reference = trained_mlp + ",view=graph";
   constexpr std::uint32_t micro_batches = 4;
   const LabelledRows data = directions(320, 24, 4, 1);

@@ -14,7 +14,7 @@ from plimsoll.trace.user_code import load_file
 
 from .peaks import freed_after_last_use_peak, plain_peak_of_tensors
 from .support import MODELS, NO_TORCH, WithFolder, torch
-from .thirds import third
+from .turns import eleventh
 
 NAMES = ("gpt", "unet", "tagger")
 if os.environ.get("PLIMSOLL_TESTS") == "all":
@@ -77,7 +77,7 @@ class AnyModule(WithFolder):
                 self.assertEqual(trace["name"], name)
                 self.assertEqual(saved_by_fields(trace), saved_by_hooks(*self.arguments_of(name)))
 
-    @third(2)
+    @eleventh(3)
     def test_a_graphs_backward_reads_of_its_forward_what_hooks_count(self):
         for name in NAMES:
             trace = self.of_model(name, "--graph")
@@ -125,13 +125,13 @@ class AnyModule(WithFolder):
         total = sum(tagger["parameters"][i]["bytes"] for i in first["parameters"])
         self.assertEqual(first["parameter_gradient_bytes"], total - tagger["parameters"][frozen]["bytes"])
 
-    @third(2)
+    @eleventh(7)
     def test_stages_that_are_named_are_those_of_the_trace(self):
         trace = self.of_model("unet", "--stages", "down.1,bottom,up.0")
         self.assertEqual([stage["name"] for stage in trace["stages"]], ["down.0", "down.1", "bottom", "up.0", "loss"])
         self.assertEqual(trace["source"]["pytorch"]["how"], ["down.1", "bottom", "up.0"])
 
-    @third(2)
+    @eleventh(0)
     def test_what_cannot_be_cut_is_refused_by_path_and_reason(self):
         for options, expected in ((("--stages", "botom"), "no module 'botom'; did you mean 'bottom'?"),
                                   (("--stages", "down.0.layers.1"), None), (("--stages", "down.0.layers.2"), "module 'down.0.layers.2' "

@@ -7,7 +7,7 @@ from plimsoll.trace.errors import MeasurementError
 
 from .peaks import plain_peak, store_all_peak
 from .support import NO_TORCH, SMALL_GPT, WithFolder, torch
-from .thirds import third
+from .turns import eleventh
 from .user_models import USER_MODEL
 
 
@@ -160,7 +160,7 @@ class ChainTrace(WithFolder):
         self.assertEqual([tensor["shape"] for tensor in trace["stages"][1]["saved_tensors"]],
                          [[2, 5, 8, 8], [2, 5, 4, 4], [2, 80]])
 
-    @third(1)
+    @eleventh(4)
     def test_listed_tensors_add_up_to_what_hooks_count_in_plain_training(self):
         for name in ("small", "pictures", "twice", "pair", "skip"):
             trace, names = self.trace(name), {}

@@ -5,7 +5,7 @@ import os
 import unittest
 
 from .support import HERE, NO_TORCH, exporter, torch
-from .thirds import third
+from .turns import eleventh
 
 NETWORKS = os.path.join(HERE, "frontier_networks.py")
 
@@ -25,7 +25,7 @@ class FrontierNetworks(unittest.TestCase):
     def readers(self, graph):
         return collections.Counter(tensor for op in graph.ops if op["phase"] == "forward" for tensor in op["inputs"])
 
-    @third(0)
+    @eleventh(8)
     def test_each_family_has_what_sets_it_apart(self):
         experts = self.kinds(self.recorded("experts"))
         self.assertEqual(experts["topk"], 8)

@@ -7,7 +7,7 @@ from unittest import mock
 
 from .loop_models import LOOP_MODELS
 from .support import NO_TORCH, WithFolder, torch
-from .thirds import third
+from .turns import eleventh
 
 if torch is not None:
     from plimsoll.trace import loops as subject
@@ -109,7 +109,7 @@ class Loops(WithFolder):
         torch.manual_seed(1)
         return self.measured(f"{self.file}:{name}", "1", "sweep", ("--graph", "--warm-up", "1"))
 
-    @third(2)
+    @eleventh(1)
     def test_halves_of_every_axis_that_a_loop_names_give_the_whole(self):
         checked = collections.Counter()
         for name in MODELS + OTHERS:
@@ -126,7 +126,7 @@ class Loops(WithFolder):
                            ("convolution", "b"), ("convolution_backward", "b")):
             self.assertGreater(checked[kind, axis], 0, f"{kind} was never cut along '{axis}'")
 
-    @third(1)
+    @eleventh(5)
     def test_names_say_what_dimensions_are_for(self):
         for name in MODELS:
             trace = self.exported(name)

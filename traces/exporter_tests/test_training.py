@@ -9,7 +9,7 @@ import unittest
 from plimsoll.trace import exporter
 
 from .support import NO_TORCH, WithFolder, torch
-from .thirds import third
+from .turns import eleventh
 
 
 @unittest.skipIf(torch is None, NO_TORCH)
@@ -68,7 +68,7 @@ class MeasuredTraining(WithFolder):
 
 @unittest.skipIf(torch is None, NO_TORCH)
 class Kept(unittest.TestCase):
-    @third(0)
+    @eleventh(9)
     def test_of_reference_networks_autograd_keeps_what_their_graphs_do(self):
         """The same numbers as in tests/traces/framework_graphs_test.cpp, as torch 1.13 has them. Of torch 2 a mean does not keep its input
         (patches x 384), and hooks are not shown the number of a product: one a block of DeiT."""

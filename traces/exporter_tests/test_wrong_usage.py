@@ -7,7 +7,7 @@ from plimsoll.trace import exporter
 from plimsoll.trace.errors import UsageError
 
 from .support import NO_TORCH, WithFolder, run, torch
-from .thirds import third
+from .turns import eleventh
 
 
 class WrongUsage(WithFolder):
@@ -32,7 +32,7 @@ class WrongUsage(WithFolder):
         self.assertFalse(os.path.exists(output))
 
     @unittest.skipIf(torch is None, NO_TORCH)
-    @third(1)
+    @eleventh(2)
     def test_a_wrong_model_gives_one_line_and_exit_code_2(self):
         output = ("-o", os.path.join(self.folder.name, "none.json"))
         self.refused("unknown; built in are mlp, gpt, resnet18", "--model", "resnet", *output)

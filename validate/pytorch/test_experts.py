@@ -9,7 +9,7 @@ import copy
 import unittest
 
 import left_out
-from thirds import third
+from turns import eleventh
 
 try:
     import torch
@@ -112,7 +112,7 @@ class Routed(unittest.TestCase):
         staged = split(copy.deepcopy(self.model), x, "auto", nn.functional.cross_entropy, y)
         self.assertEqual([stage.name for stage in staged.stages], ["first", "layers.0", "layers.1", "last", "loss"])
 
-    @third(1)
+    @eleventh(6)
     def test_each_batch_trains_as_plainly(self):
         for how in ("auto", INSIDE):
             for limit in (None, "1 GB"):

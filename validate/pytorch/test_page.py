@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 import left_out
-import thirds
+import turns
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -65,8 +65,8 @@ def exported_by(assignment, folder):
 
 
 def main(program):
-    if thirds.waits(2):
-        left_out.end(thirds.WHY)
+    if 2 not in turns.chosen(range(turns.TURNS)):
+        left_out.end(turns.WHY)
     if importlib.util.find_spec("torch") is None:
         left_out.end(f"{sys.executable} has no torch {left_out.TO_INSTALL}")
     page = made_shorter((ROOT / "docs" / "pytorch.md").read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ import unittest
 import weakref
 
 import left_out
-from thirds import third
+from turns import eleventh
 
 try:
     import numpy
@@ -241,7 +241,7 @@ class WhatIsRead(Beside):
         self.plan = planned(model(), batch(0))
         self.step = apply(self.model, self.plan, loss=mean_square)
 
-    @third(0)
+    @eleventh(10)
     def test_what_changes_between_steps_is_seen(self):
         for name, made, read, change in WHERE:
             with self.subTest(name):

@@ -10,7 +10,7 @@ import unittest
 from unittest import mock
 
 import left_out
-from thirds import third
+from turns import eleventh
 
 try:
     import numpy
@@ -102,7 +102,7 @@ def changed_between_steps(model):
 
 
 class Adversary(unittest.TestCase):
-    @third(2)
+    @eleventh(3)
     def test_no_trick_is_taken_wrongly(self):
         for name, (trick, kind) in adversary.TRICKS.items():
             for inside in (False, True):
@@ -135,7 +135,7 @@ class Adversary(unittest.TestCase):
             Course(adversary.writes.alias_by_dlpack, False)
         self.assertEqual(lenders, (torch.from_dlpack, torch.utils.dlpack.to_dlpack, torch.utils.dlpack.from_dlpack))
 
-    @third(0)
+    @eleventh(7)
     def test_each_trick_trains_another_model_where_nobody_watches(self):
         """So that the test above is none of empty words."""
         for name, (trick, kind) in adversary.TRICKS.items():

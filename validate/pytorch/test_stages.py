@@ -9,7 +9,7 @@ import functools
 import unittest
 
 import left_out
-from thirds import third
+from turns import eleventh
 
 try:
     import torch
@@ -79,7 +79,7 @@ class Eight(unittest.TestCase):
                 self.assertEqual(len(found), len(expected))
                 self.assertTrue(all(torch.equal(a, b) for a, b in zip(found, expected)))
 
-    @third(0)
+    @eleventh(0)
     def test_names_of_stages_cut_the_model_at_the_same_places(self):
         for name in models.MODELS:
             model, loss, inputs, targets, _, staged = cut(name)
@@ -95,7 +95,7 @@ class Eight(unittest.TestCase):
         self.assertEqual(staged.stages[0].modules, ["conv1", "bn1", "relu", "maxpool"])
         self.assertEqual([len(boundary) for boundary in staged.boundaries], [1] * 12)
 
-    @third(1)
+    @eleventh(4)
     def test_every_boundary_has_what_its_stage_reads_and_what_passes_by(self):
         for name in models.MODELS:
             staged = cut(name)[-1]

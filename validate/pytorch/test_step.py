@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import left_out
-from thirds import third
+from turns import eleventh
 
 try:
     import torch
@@ -68,7 +68,7 @@ class TrainsAsPlainTraining(unittest.TestCase):
         for (name, a), b in zip(other.state_dict().items(), watched.state_dict().values()):
             self.assertTrue(torch.equal(a, b), name)
 
-    @third(1)
+    @eleventh(8)
     def test_every_model_by_every_sequence(self):
         everything = os.environ.get("PLIMSOLL_TESTS") == "all"
         for number, name in enumerate(models.MODELS):
@@ -97,7 +97,7 @@ class TrainsAsPlainTraining(unittest.TestCase):
             for (name, p), q in zip(model.named_parameters(), trained.parameters()):
                 self.assertTrue(torch.equal(p.grad, q.grad), name)
 
-    @third(2)
+    @eleventh(1)
     def test_what_is_copied_in_parts_comes_back_whole(self):
         for name in ("unet", "lstm"):
             for sequence in ("offload", "offload segments"):
@@ -163,7 +163,7 @@ class TrainsAsPlainTraining(unittest.TestCase):
 class OfGpuSize(unittest.TestCase):
     """The models that are for a GPU, made small."""
 
-    @third(0)
+    @eleventh(5)
     def test_each_by_a_plan(self):
         for name, made in gpu_models.MODELS.items():
             if name == "resnet50" and os.environ.get("PLIMSOLL_TESTS") != "all":

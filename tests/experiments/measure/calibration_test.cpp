@@ -95,7 +95,7 @@ std::optional<std::string> python_name(const std::string& arguments) {
   return text;
 }
 
-TEST_CASE("calibrate and the exporter give a processor the same name", "[calibration][third-1]") {
+TEST_CASE("calibrate and the exporter give a processor the same name", "[calibration][eleventh-8]") {
   const TemporaryFolder folder;
   const std::array<std::string, 6> infos = {
       "processor\t: 0\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R) Processor\n",

@@ -159,7 +159,7 @@ TEST_CASE("compare reads a recording of PyTorch's profiler: kinds, steps, what i
   CHECK(heads.ends_with("most"));
 }
 
-TEST_CASE("calibrate writes a platform on which the measured trace keeps its times", "[program][third-1]") {
+TEST_CASE("calibrate writes a platform on which the measured trace keeps its times", "[program][eleventh-1]") {
   const TemporaryFolder folder;
   const std::string platform = (folder / "mine.yaml").string(), trace = (folder / "mine.json").string();
   const ProgramRun run = plimsoll("calibrate validate/cpu_link.yaml --repetitions 3 -o " + platform + " --trace " +
@@ -184,7 +184,7 @@ TEST_CASE("calibrate writes a platform on which the measured trace keeps its tim
   CHECK(plimsoll("calibrate ib_2x8_h100 -o " + platform).exit_code == 2);
 }
 
-TEST_CASE("calibrate measures both parts of a chain's backwards", "[program][third-2]") {
+TEST_CASE("calibrate measures both parts of a chain's backwards", "[program][eleventh-5]") {
   const TemporaryFolder folder;
   const std::string platform = (folder / "mine.yaml").string(), trace = (folder / "mine.json").string();
   const std::string small = "mlp:layers=4,width=128,batch=64";
@@ -281,7 +281,7 @@ TEST_CASE("validate writes a row a schedule and a summary over all", "[program][
   CHECK(wrong.err.find("netwrks: unknown key; did you mean 'networks'?") != std::string::npos);
 }
 
-TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finished", "[program][third-1]") {
+TEST_CASE("Ctrl-C ends a validation with exit code 130 and keeps what is finished", "[program][eleventh-9]") {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string(), err = (folder / "err").string();
   const int status =

@@ -16,7 +16,7 @@ import unittest
 
 import independent_reader
 import synthesize
-from thirds import third
+from turns import eleventh
 
 PLIMSOLL = "build/plimsoll"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -86,13 +86,13 @@ class Compare(unittest.TestCase):
         self.hold_against_reader(os.path.join(HERE, "recording_torch113_cpu.json.gz"), 0.001)
 
     @unittest.skipUnless(SHARED, "no public traces here (../shared/data/kineto): SKIPPED")
-    @third(1)
+    @eleventh(4)
     def test_public_traces_agree_with_the_second_reader(self):
         for trace in SHARED:
             self.hold_against_reader(trace, 0.02)
 
     @unittest.skipUnless(SHARED, "no public traces here (../shared/data/kineto): SKIPPED")
-    @third(2)
+    @eleventh(8)
     def test_public_traces_have_the_times_that_somebody_else_read(self):
         """Forward, backward and update in ms by a third reader, which has no kinds for zero_grad and communication."""
         known = {"hta_memory_events_ddp_rank1": (206, 747, 26), "resnet_kineto": (1288, 2786, 29),
@@ -117,7 +117,7 @@ class Compare(unittest.TestCase):
         self.assertEqual(status, 0)
         return kilobytes * 1024
 
-    @third(0)
+    @eleventh(1)
     def test_a_large_file_takes_little_memory(self):
         with tempfile.TemporaryDirectory() as folder:
             trace = os.path.join(folder, "t.json")

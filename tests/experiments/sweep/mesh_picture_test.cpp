@@ -121,7 +121,7 @@ TEST_CASE("a kept mesh that is broken is refused", "[mesh]") {
 }
 
 // Where matplotlib is missing the report ends with exit code 2, but has drawn this.
-TEST_CASE("a report draws how ranks share out a model", "[mesh][program][third-0]") {
+TEST_CASE("a report draws how ranks share out a model", "[mesh][program][eleventh-7]") {
   const TemporaryFolder folder;
   const std::string out = (folder / "out").string(), file = (folder / "ranks.yaml").string();
   write_text_file(file, "format: plimsoll.experiment.v1\nname: ranks\ntraces: ['" + std::string(two_layers) +

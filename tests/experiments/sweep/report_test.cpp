@@ -251,7 +251,7 @@ TEST_CASE("the page holds its data, whatever the names, and asks for nothing els
   }
 }
 
-TEST_CASE("a report draws the same figures every time", "[report][third-1]") {
+TEST_CASE("a report draws the same figures every time", "[report][eleventh-4]") {
   if (std::system("/usr/bin/python3 -c 'import matplotlib' 2>/dev/null") != 0) {
     WARN("python3-matplotlib is not here");
     return;

@@ -103,7 +103,7 @@ void write_experiment(const fs::path& folder) {
                   "strategies: [store_all, rotor]\nmemory: {from: smallest, to: store_all, count: 3}\nengine: event\n");
 }
 
-TEST_CASE("a sweep survives every fault of its disk", "[sweep][third-2]") {
+TEST_CASE("a sweep survives every fault of its disk", "[sweep][eleventh-8]") {
   const TemporaryFolder calm;
   write_experiment(calm.path);
   FaultyDisk counting(Fault::none, -1);  // in this process, to count the calls
@@ -144,7 +144,7 @@ TEST_CASE("a sweep survives every fault of its disk", "[sweep][third-2]") {
   }
 }
 
-TEST_CASE("a sweep of an experiment that has grown survives every fault of its disk", "[sweep][third-0]") {
+TEST_CASE("a sweep of an experiment that has grown survives every fault of its disk", "[sweep][eleventh-1]") {
   const auto write = [](const fs::path& folder, const std::string& strategies, const std::string& memory) {
     write_text_file(
         folder / "e.yaml",

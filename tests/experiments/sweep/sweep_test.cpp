@@ -331,7 +331,7 @@ TEST_CASE("distances in a table are from one bound, and none is -0.0", "[sweep]"
 }
 
 TEST_CASE("a trace and a platform that do not go together are results, and so is what exceeds the limits",
-          "[sweep][third-1]") {
+          "[sweep][eleventh-5]") {
   const TemporaryFolder folder;
   write_text_file(folder / "e.yaml",
                   "format: plimsoll.experiment.v1\nname: n\ntraces: ['uniform:6', 'random:stages=900,seed=1']\n"
@@ -361,7 +361,7 @@ TEST_CASE("a trace and a platform that do not go together are results, and so is
   CHECK(report_table(contents).find("no answers: trace 'uniform:6'") != std::string::npos);
 }
 
-TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep][third-1]") {
+TEST_CASE("a worker beyond its memory or time is ended, and says so", "[sweep][eleventh-9]") {
   const Interruption interruption;
   WorkerPool pool(1, interruption,
                   [](const Json& task, const std::function<void(const Json&)>& reply) {

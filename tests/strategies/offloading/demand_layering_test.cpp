@@ -102,7 +102,7 @@ TEST_CASE("updates of streamed parameters stay on the host", "[layering]") {
   CHECK(seconds(problem, "demand_layering(lead=1, overlap=on)") == 2.5 + 0.5 + 2 + 0.5 + 2 * 2);
 }
 
-TEST_CASE("demand_layering is legal, as promised and monotone on random problems", "[layering][third-1]") {
+TEST_CASE("demand_layering is legal, as promised and monotone on random problems", "[layering][eleventh-2]") {
   const std::vector<std::string> specs{"demand_layering",
                                        "demand_layering(overlap=on)",
                                        "demand_layering(from=disk)",

@@ -155,7 +155,7 @@ TEST_CASE("a policy that only recomputes is recompute_ops of the same names", "[
   CHECK(compared > 0);
 }
 
-TEST_CASE("the solvers of frameworks fit their budget and beat no bound", "[policy][third-0]") {
+TEST_CASE("the solvers of frameworks fit their budget and beat no bound", "[policy][eleventh-6]") {
   const std::vector<Bytes> budgets{Bytes{120'000'000'000}, Bytes{60'000'000'000}, Bytes{38'240'000'000}};
   const std::vector<std::optional<Bytes>> asked(budgets.begin(), budgets.end());
   IterationBounds bounds(llama(), DeviceId{0}, {.out = ways_out(llama().platform, DeviceId{0})});

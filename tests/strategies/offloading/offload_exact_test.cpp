@@ -76,7 +76,7 @@ TEST_CASE("no tape that moves two values beats offload_exact by more than its ga
   if (all_cases()) CHECK(10 * compared.proven > 9 * compared.budgets);
 }
 
-TEST_CASE("no tape at random beats offload_exact by more than its gap", "[offload][third-1]") {
+TEST_CASE("no tape at random beats offload_exact by more than its gap", "[offload][eleventh-10]") {
   Compared compared;
   for (const RandomCase seed : fewer_cases(1, 60)) {
     Random random(seed);
@@ -98,7 +98,7 @@ TEST_CASE("no tape at random beats offload_exact by more than its gap", "[offloa
 
 // Stage 0 makes x_1 (10 bytes) in its second; stage 1 reads it from 1 s to 2 s, and again from 2 s to 4 s, after a loss
 // that takes no time. vdnn takes x_1 away beside stage 1's forward.
-TEST_CASE("offload_exact says what ended its search, or that there was none", "[offload][limits][third-1]") {
+TEST_CASE("offload_exact says what ended its search, or that there was none", "[offload][limits][eleventh-3]") {
   const Problem problem = linked_chain(3, 12, 0.5);
   const Bytes all = planned(problem, "store_all").peak;
   const Bytes least = std::get<Infeasible>(plan_one(problem, "offload_exact(values=20)", Bytes{1})).smallest.value();
@@ -134,7 +134,7 @@ TEST_CASE("a layer's input leaves while the layer reads it", "[offload]") {
   CHECK(first->value < 2);  // behind stage 0's inner tensor
 }
 
-TEST_CASE("no offloading of whole values beats offload_exact, and nothing the fluid bound", "[offload][third-2]") {
+TEST_CASE("no offloading of whole values beats offload_exact, and nothing the fluid bound", "[offload][eleventh-7]") {
   double greedy_over_exact = 0;
   int cases = 0, proven = 0;
   for (const RandomCase seed : fewer_cases(1, 60)) {

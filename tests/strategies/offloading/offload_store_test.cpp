@@ -63,7 +63,7 @@ TEST_CASE("values go to any memory that a platform file names, and to no other",
   }
 }
 
-TEST_CASE("the platform's host is where every strategy offloads", "[offload][third-1]") {
+TEST_CASE("the platform's host is where every strategy offloads", "[offload][eleventh-0]") {
   Platform platform = load_platform("h100_pair_cxl");
   for (const std::string to : {"cxl", "gpu1"}) {
     platform.devices[0].host = called(platform, to);

@@ -55,7 +55,7 @@ TEST_CASE("the memory that offload planners see is what a tape takes", "[offload
   }
 }
 
-TEST_CASE("offloading is legal, keeps promise and budget, and is never faster with less", "[offload][third-2]") {
+TEST_CASE("offloading is legal, keeps promise and budget, and is never faster with less", "[offload][eleventh-4]") {
   for (const std::string& spec : offloading_specs) {
     for (const BytesPerSecond bandwidth : link_bandwidths) {
       for (const RandomCase seed : fewer_cases(1, 15)) {
@@ -103,7 +103,7 @@ TEST_CASE("copies that take no time slow no graph down", "[offload]") {
   }
 }
 
-TEST_CASE("offloading goes on from the tape of the pass before", "[offload][third-0]") {
+TEST_CASE("offloading goes on from the tape of the pass before", "[offload][eleventh-8]") {
   const std::vector<std::string> combined{
       "rotor|offload_greedy",      "chen_sqrt|save_on_cpu",  "dtr|offload_greedy",
       "greedy_recompute|capuchin", "rotor|vdnn(mode=all)",   "rotor|superneurons",
@@ -130,7 +130,7 @@ TEST_CASE("offloading goes on from the tape of the pass before", "[offload][thir
 }
 
 TEST_CASE("rotor|offload_greedy is never slower than rotor, and offload_greedy without copies is rotor",
-          "[offload][third-1]") {
+          "[offload][eleventh-1]") {
   for (const RandomCase seed : random_cases(1, 20)) {
     Problem problem = problem_of(random_small_chain(seed, 2 + seed % 7), gpus({.to_host = BytesPerSecond{4}}));
     for (const bool connected : {true, false}) {

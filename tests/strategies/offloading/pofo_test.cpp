@@ -285,7 +285,7 @@ TEST_CASE("pofo is never worse than rotor, offloading alone or one after the oth
 }
 
 TEST_CASE("at half the memory of plain training pofo takes out most of rotor's overhead, and offloading's",
-          "[pofo][third-1]") {
+          "[pofo][eleventh-5]") {
   for (const RandomCase seed : fewer_cases(1, 3)) {
     const Problem problem = chain_at(seed, 24, 0.5);
     const Plan all = std::get<Plan>(plan_one(problem, "store_all", largest_bytes));

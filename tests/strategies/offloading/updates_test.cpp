@@ -203,7 +203,7 @@ TEST_CASE("backward_updates waits for the last op that reads the parameter", "[u
         std::vector{forward, backward, backward, backward, update});
 }
 
-TEST_CASE("strategies that move updates are legal and as promised on random problems", "[updates][third-0]") {
+TEST_CASE("strategies that move updates are legal and as promised on random problems", "[updates][eleventh-9]") {
   const std::vector<std::string> specs{"zero_offload",
                                        "zero_offload(overlap=on)",
                                        "zero_infinity",
@@ -271,7 +271,7 @@ Chain partly_frozen(std::uint64_t seed) {
   return chain;
 }
 
-TEST_CASE("plans of partly frozen chains are as promised, and hold states of what is trained", "[updates][third-1]") {
+TEST_CASE("plans of partly frozen chains are as promised, and hold states of what is trained", "[updates][eleventh-2]") {
   for (const RandomCase seed : fewer_cases(1, 60)) {
     const Problem problem =
         problem_of(partly_frozen(seed), gpus({.to_host = BytesPerSecond{8}}), {.optimizer = Optimizer::adam});

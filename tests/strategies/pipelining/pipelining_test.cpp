@@ -370,7 +370,7 @@ TEST_CASE("a balanced cut has the shortest longest part, a uniform one parts of 
   }
 }
 
-TEST_CASE("zero bubble's published tables, to the printed digit", "[pipelining][third-1]") {
+TEST_CASE("zero bubble's published tables, to the printed digit", "[pipelining][eleventh-6]") {
   for (const Row& row : published) {
     INFO("p " << row.p << ", m " << row.m << ", h " << row.h);
     CHECK(bubble("1f1b", row, 1) == Approx(row.one_f_one_b).margin(1e-9));
@@ -427,7 +427,7 @@ TEST_CASE("zb_v with F = B = W and free transfers is never idle, within the memo
   }
 }
 
-TEST_CASE("orders are the same in any unit of time", "[pipelining][third-2]") {
+TEST_CASE("orders are the same in any unit of time", "[pipelining][eleventh-10]") {
   const Pieces time{28814, 28760, 19352, 1610};
   for (const auto& [spec, parts] :
        {std::pair{"gpipe", 1U}, std::pair{"1f1b", 1U}, std::pair{"zb_auto", 1U}, std::pair{"zb_auto(limit=1.5)", 1U},

@@ -139,7 +139,7 @@ TEST_CASE("cut=sapp within a budget leaves room for what devices need beside wha
 }
 
 // More than twenty unlike stages: the parts that a dynamic program balances, or the integer program's.
-TEST_CASE("cut=sapp of many unlike stages is within 1 % of the best of all cuts", "[pipelining][sapp][third-2]") {
+TEST_CASE("cut=sapp of many unlike stages is within 1 % of the best of all cuts", "[pipelining][sapp][eleventh-3]") {
   for (const RandomCase seed : random_cases(1, 6)) {
     Random random(seed);
     const std::uint32_t n = random.between(24, 26), m = random.between(3, 6);

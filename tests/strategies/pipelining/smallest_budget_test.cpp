@@ -34,7 +34,7 @@ bool has_plan(const Problem& problem, const std::vector<Pass>& passes, Bytes bud
 }
 
 TEST_CASE("pipelines have a plan within the smallest budget that they name, and none within less",
-          "[pipelining][third-1]") {
+          "[pipelining][eleventh-7]") {
   for (const RandomCase seed : fewer_cases(1, 10)) {
     for (const char* spec :
          {"1f1b(cut=madpipe)", "1f1b(cut=piper)", "1f1b(cut=ideals)", "pipeline_search(moves=50)",

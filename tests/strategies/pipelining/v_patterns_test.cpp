@@ -147,7 +147,7 @@ TEST_CASE("v_half with one device or few micro-batches has no time to lose and n
   }
 }
 
-TEST_CASE("v_half(pattern=exhaustive): idle time against memory, as published", "[pipelining][third-0]") {
+TEST_CASE("v_half(pattern=exhaustive): idle time against memory, as published", "[pipelining][eleventh-4]") {
   struct Case {
     std::uint32_t p, m;
     std::map<int, double> idle;  ///< by parts kept

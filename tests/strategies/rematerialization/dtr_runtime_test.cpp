@@ -135,7 +135,7 @@ TEST_CASE("on longer random programs every decision is that of sets kept at ever
   if (all_cases()) CHECK(all == (every_case() ? 0x306B778D4820BEE8U : 0xD1D3C2D8DD0AFC77U));
 }
 
-TEST_CASE("the rules hold on logs with the shape of networks", "[dtr][third-0]") {
+TEST_CASE("the rules hold on logs with the shape of networks", "[dtr][eleventh-5]") {
   for (const OpLog& log : {dense_op_log(120), recurrent_op_log(150), linear_op_log(60)}) {
     const DtrBaseline baseline = dtr_baseline(log);
     for (const std::string& heuristic : all_heuristics) {

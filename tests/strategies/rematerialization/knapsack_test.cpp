@@ -50,7 +50,7 @@ double best_value(const std::vector<KnapsackItem>& items, std::int64_t capacity)
   return best;
 }
 
-TEST_CASE("knapsack: ilp is optimal, dp up to rounding, greedy fits", "[knapsack][property][third-1]") {
+TEST_CASE("knapsack: ilp is optimal, dp up to rounding, greedy fits", "[knapsack][property][eleventh-9]") {
   for (const RandomCase seed : random_cases(0, 999)) {
     const bool fine = seed % 2 == 0;  // then the sum is below 10000 and nothing is rounded
     const std::vector<KnapsackItem> items = random_items(seed, fine ? 40 : 1'000'000);

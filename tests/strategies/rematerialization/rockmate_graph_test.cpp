@@ -73,7 +73,7 @@ TEST_CASE("blocks of one shape are solved once", "[rockmate]") {
 }
 
 TEST_CASE("rockmate on random graphs is never faster than the optimum, and plain training at its peak",
-          "[rockmate][property][third-2]") {
+          "[rockmate][property][eleventh-2]") {
   std::size_t optimal = 0, solved = 0;
   for (const RandomCase seed : random_cases(1, 150)) {
     Random random(seed);

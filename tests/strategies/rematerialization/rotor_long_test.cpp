@@ -43,7 +43,7 @@ std::optional<Plan> plan_within(const Problem& problem, const std::string& spec,
 
 TEST_CASE(
     "beyond the longest exact chain a budget alone and a front give the same plans, and less memory is never faster",
-    "[rotor][third-1]") {
+    "[rotor][eleventh-10]") {
   const Problem problem = problem_of(random_chain({.stages = longest_exact_chain, .seed = 5}), gpus({}));
   const std::vector<Pass> rotor = parse_spec("rotor", "test");
   const std::vector<Bytes> front = front_budgets(problem, rotor);
@@ -68,7 +68,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("rotor at half the peak of 260 random stages is ahead of all that is cheaper", "[rotor][third-1]") {
+TEST_CASE("rotor at half the peak of 260 random stages is ahead of all that is cheaper", "[rotor][eleventh-3]") {
   const Problem problem = problem_of(random_chain({.stages = 260, .seed = 1}), gpus({}));
   const Bytes budget{plan_within(problem, "store_all", Bytes{std::int64_t{1} << 50})->peak.count / 2};
   const std::optional<Plan> rotor = plan_within(problem, "rotor", budget);

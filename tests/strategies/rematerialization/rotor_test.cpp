@@ -473,7 +473,7 @@ TEST_CASE(
 }
 
 TEST_CASE("rotor asked for some budgets gives the sequences that it gives when it may be asked for any",
-          "[rotor][property][third-1]") {
+          "[rotor][property][eleventh-7]") {
   for (const std::size_t stages : {6, 31, 75}) {
     for (const RandomCase seed : random_cases(0, 5)) {
       const ChainModel model = seed % 2 == 0

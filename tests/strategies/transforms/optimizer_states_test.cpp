@@ -159,7 +159,7 @@ bool trains(const Problem& problem) {
   return std::ranges::any_of(problem.graph.ops, [](const Op& op) { return op.phase == Phase::update; });
 }
 
-TEST_CASE("every strategy plans on 8-bit states as promised, and never faster with less", "[adam8bit][third-2]") {
+TEST_CASE("every strategy plans on 8-bit states as promised, and never faster with less", "[adam8bit][eleventh-8]") {
   for (const std::string each : {"store_all", "rotor", "chen_sqrt", "rotor_floating", "rockmate", "greedy_recompute",
                                  "dtr", "offload_greedy", "pofo", "zero_offload", "twinflow",
                                  "rotor|offload_greedy|zero_offload", "demand_layering", "offmate(steps=2)"}) {

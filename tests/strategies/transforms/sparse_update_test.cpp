@@ -110,7 +110,7 @@ TEST_CASE("with split backwards frozen stages have no weight part", "[sparse]") 
 }
 
 TEST_CASE("every strategy plans what a transform leaves, as promised, and never faster with less",
-          "[sparse][third-2]") {
+          "[sparse][eleventh-1]") {
   const std::vector<std::string> memory{"store_all",
                                         "rotor",
                                         "rotor(slots=9)",

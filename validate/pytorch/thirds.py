@@ -1,1 +1,0 @@
-../../tests/program/thirds.py

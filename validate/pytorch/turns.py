@@ -1,0 +1,1 @@
+../../tests/program/turns.py
