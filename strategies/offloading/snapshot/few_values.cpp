@@ -61,22 +61,21 @@ bool FewValues::is_close(const Answer& answer) const {
   return answer.plan && answer.plan->makespan <= (1 + open) * answer.bound;
 }
 
-/// All its plans, once.
-const PlannedTape* FewValues::rockmate(Bytes budget) {
-  if (!rockmate_) {
-    rockmate_.emplace();
-    const Options options(rockmate_strategy.options);
-    std::vector<std::optional<Bytes>> budgets{Bytes{0}};
-    std::ranges::copy(rockmate_strategy.candidates(task_, options), std::back_inserter(budgets));
-    for (TapeOutcome& outcome : rockmate_strategy.tapes(task_, options, budgets, nullptr)) {
-      if (const auto* none = std::get_if<Infeasible>(&outcome)) {
-        if (none->smallest) least_ = none->smallest;
-      } else {
-        rockmate_->add(std::get<PlannedTape>(std::move(outcome)));
+/// All plans of strategies that look at the whole iteration, once. On graphs the first has those of the second.
+const PlannedTape* FewValues::others(Bytes budget) {
+  if (!others_) {
+    others_.emplace();
+    for (const StrategyInfo* other : {&rockmate_strategy, &greedy_recompute_strategy}) {
+      const Options options(other->options);
+      std::vector<std::optional<Bytes>> budgets;
+      std::ranges::copy(other->candidates(task_, options), std::back_inserter(budgets));
+      for (TapeOutcome& outcome : other->tapes(task_, options, budgets, nullptr)) {
+        others_->add(plan_in(std::move(outcome)));
       }
     }
+    if (!others_->empty()) least_ = others_->least();
   }
-  return rockmate_->empty() ? nullptr : rockmate_->at(budget);
+  return others_->at(budget);
 }
 
 /// What each proves, the most first.
@@ -175,7 +174,7 @@ FewValues::Answer& FewValues::branched(Bytes budget) {
   if (answer.state >= Answer::branched) return answer;
   answer.state = Answer::branched;
   if (answer.plan && reaches(answer.plan->makespan, answer.bound)) return answer;
-  if (const PlannedTape* plan = rockmate(budget)) keep_faster(answer.plan, std::optional(*plan));
+  if (const PlannedTape* plan = others(budget)) keep_faster(answer.plan, std::optional(*plan));
   const std::vector<Proven> proven = instants(budget);
   if (!proven.empty()) answer.bound = std::max(answer.bound, model_.base + proven.front().extra);
   if (answer.plan) branch(answer, budget, proven);
@@ -223,7 +222,7 @@ const PlannedTape* FewValues::faster(Bytes budget, const PlannedTape* known) {
     if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
   };
   if (best != nullptr && reaches(best->makespan, begun(budget).bound)) return nullptr;
-  keep(rockmate(budget));
+  keep(others(budget));
   for (std::int64_t k = searched_levels; k > 0; --k) {
     const Bytes at = level(k, searched_levels);
     if (at > budget) continue;

@@ -57,7 +57,7 @@ class FewValues {
   Answer& begun(Bytes budget);
   Answer& branched(Bytes budget);
   Answer& solved(Bytes budget);
-  const PlannedTape* rockmate(Bytes budget);
+  const PlannedTape* others(Bytes budget);
   std::vector<Proven> instants(Bytes budget);
   void branch(Answer&, Bytes budget, std::span<const Proven>);
   void ask_programs(Answer&, Bytes budget, std::span<const Proven>);
@@ -71,7 +71,7 @@ class FewValues {
   std::map<std::uint32_t, std::uint32_t> number_;                // by op of the graph: that of the plans' model
   std::map<std::uint32_t, std::unique_ptr<SnapshotCuts>> cuts_;  // by op
   std::map<Bytes, Answer> answers_;
-  std::optional<Front> rockmate_;
+  std::optional<Front> others_;
   std::optional<Bytes> least_;
 };
 

@@ -27,6 +27,7 @@
 #include "strategies/offloading/snapshot/few_values.h"
 #include "strategies/offloading/snapshot/leaving_items.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
+#include "strategies/offloading/snapshot/whole_plans.h"
 
 namespace plimsoll {
 namespace {
@@ -41,8 +42,8 @@ class SnapshotCopies {
   /// The fastest of those for all levels of memory up to the budget; null where none fits. So more memory is never
   /// slower.
   const PlannedTape* best(std::optional<Bytes> budget);
-  /// The least level for which there is one.
-  std::optional<Bytes> least();
+  /// The least level for which there is one, if it is less than that.
+  std::optional<Bytes> least(Bytes most);
   /// What no schedule of one micro-batch can beat; infinite where none fits.
   Seconds bound(Bytes budget) { return bound_->at(budget); }
 
@@ -119,7 +120,7 @@ SnapshotCopies::SnapshotCopies(const PartTask& task, SnapshotPlans& plans, CopyR
   std::int64_t step = 1;
   while (10 * step * 200 <= most.count) step *= 10;
   if (step >= 10 && most.count / step > 1600) step = step / 2 * 5;
-  const std::int64_t first = plans.model().resident.count / step;
+  const std::int64_t first = (plans.floor_with_copies().count + step - 1) / step;
   for (std::int64_t level = first; level * step < most.count; ++level) levels_.push_back(Bytes{level * step});
 }
 
@@ -185,9 +186,10 @@ const PlannedTape* SnapshotCopies::best(std::optional<Bytes> budget) {
 }
 
 /// Of many levels by halving: where there is a plan, there is one above.
-std::optional<Bytes> SnapshotCopies::least() {
+std::optional<Bytes> SnapshotCopies::least(Bytes most) {
   constexpr std::size_t few = 100;
-  std::size_t low = 0, high = levels_.size();
+  std::size_t low = 0, high = static_cast<std::size_t>(std::ranges::lower_bound(levels_, most) - levels_.begin());
+  const std::size_t end = high;
   while (low < high) {
     const std::size_t middle = levels_.size() > few ? low + (high - low) / 2 : low;
     if (at_level(middle) != nullptr) {
@@ -196,7 +198,7 @@ std::optional<Bytes> SnapshotCopies::least() {
       low = middle + 1;
     }
   }
-  if (low == levels_.size()) return std::nullopt;
+  if (low == end) return std::nullopt;
   return levels_[low];
 }
 
@@ -233,9 +235,10 @@ struct AtInstant {
 
   Seconds bound(Bytes budget) { return copies ? copies->bound(budget) : plans.bound(budget); }
 
-  Bytes least() {
-    const std::optional<Bytes> with = copies ? copies->least() : std::nullopt;
-    return with ? std::min(*with, plans.least()) : plans.least();
+  /// The least budget for which there is a plan, or `most` where it is no less.
+  Bytes least(Bytes most) {
+    if (copies) most = copies->least(most).value_or(most);
+    return plans.least(most);
   }
 
   std::vector<Bytes> budgets() {
@@ -243,7 +246,7 @@ struct AtInstant {
     if (!copies) return budgets;
     const std::vector<Bytes> more = copies->budgets();
     budgets.insert(budgets.end(), more.begin(), more.end());
-    budgets.push_back(least());
+    budgets.push_back(least(plans.plain_peak()));
     return budgets;
   }
 
@@ -257,13 +260,50 @@ class Snapshot {
   Snapshot(const PartTask& task, const SnapshotOptions& options)
       : task_(task), options_(options), ops_(snapshot_instants(task)) {
     ops_.resize(std::min(ops_.size(), options.instants));
-    if (instant(0).copies || task.part().ops.size() > FewValues::most_ops) return;
-    std::vector<SnapshotPlans*> plans;
-    for (std::size_t k = 0; k < ops_.size(); ++k) plans.push_back(&instant(k).plans);
-    few_ = FewValues::make(task, std::move(plans), options.effort);
+    if (!instant(0).copies && task.part().ops.size() <= FewValues::most_ops) {
+      std::vector<SnapshotPlans*> plans;
+      for (std::size_t k = 0; k < ops_.size(); ++k) plans.push_back(&instant(k).plans);
+      few_ = FewValues::make(task, std::move(plans), options.effort);
+    }
+    if (few_) return;  // it asks others, too
+    const SnapshotPlans& first = instant(0).plans;
+    // With several micro-batches a trade that fits as it is need not be the best there is.
+    const Bytes below = task.problem.micro_batches > 1 ? first.plain_peak() : first.fits_from();
+    whole_.emplace(task, first.model(), WholePlans::Range{.floor = first.floor(), .below = below},
+                   [this](Bytes budget) { return without_copies(budget); });
   }
 
   TapeOutcome within(std::optional<Bytes> budget) {
+    const PlannedTape* best = own(budget);
+    if (budget && whole_ && (best == nullptr || !reaches(best->makespan, instant(0).plans.bound(*budget)))) {
+      const PlannedTape* plan = whole_->at(*budget);
+      if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
+    }
+    if (best == nullptr) return Infeasible{why_none(*budget), least()};
+    PlannedTape plan = *best;
+    if (budget && !(task_.problem.micro_batches > 1 && instant(0).copies)) {
+      Seconds bound = few_ ? few_->bound(*budget) : Seconds{0};
+      for (std::size_t k = 0; k < ops_.size(); ++k) {
+        if (plan.makespan > (1 + model_tolerance) * bound) bound = std::max(bound, instant(k).bound(*budget));
+      }
+      plan.gap = relative_gap(plan.makespan, bound, few_ ? 2 * model_tolerance : sum_tolerance);
+    }
+    return plan;
+  }
+
+  std::vector<Bytes> budgets() {
+    std::vector<Bytes> budgets;
+    for (std::size_t k = 0; k < ops_.size(); ++k) {
+      std::ranges::copy(instant(k).budgets(), std::back_inserter(budgets));
+    }
+    if (whole_) std::ranges::copy(whole_->budgets(), std::back_inserter(budgets));
+    std::ranges::sort(budgets);
+    return budgets;
+  }
+
+ private:
+  /// Of the instants and of searches for few large values; null where none fits.
+  const PlannedTape* own(std::optional<Bytes> budget) {
     const PlannedTape* best = nullptr;
     Seconds bound;
     for (std::size_t k = 0; k < ops_.size(); ++k) {
@@ -275,25 +315,18 @@ class Snapshot {
     if (budget && few_) {
       if (const PlannedTape* faster = few_->faster(*budget, best)) best = faster;
     }
-    if (best == nullptr) return Infeasible{why_none(*budget), least()};
-    PlannedTape plan = *best;
-    if (budget && !(task_.problem.micro_batches > 1 && instant(0).copies)) {
-      if (few_) bound = std::max(bound, few_->bound(*budget));
-      plan.gap = relative_gap(plan.makespan, bound, few_ ? 2 * model_tolerance : sum_tolerance);
-    }
-    return plan;
+    return best;
   }
 
-  std::vector<Bytes> budgets() {
-    std::vector<Bytes> budgets;
+  /// The fastest of the instants; infinite where none fits.
+  Seconds without_copies(Bytes budget) {
+    Seconds fastest{std::numeric_limits<double>::infinity()};
     for (std::size_t k = 0; k < ops_.size(); ++k) {
-      std::ranges::copy(instant(k).budgets(), std::back_inserter(budgets));
+      if (const PlannedTape* plan = instant(k).plans.best(budget)) fastest = std::min(fastest, plan->makespan);
     }
-    std::ranges::sort(budgets);
-    return budgets;
+    return fastest;
   }
 
- private:
   std::string why_none(Bytes budget) {
     const LowerBounds bounds = lower_bounds(task_.problem, 1);
     if (budget >= bounds.memory || !bounds.memory_by) {
@@ -307,10 +340,13 @@ class Snapshot {
                        bounds.memory.count);
   }
 
+  /// Each looks only for less than what is known to be enough.
   Bytes least() {
-    Bytes least = instant(0).least();
-    for (std::size_t k = 1; k < ops_.size(); ++k) least = std::min(least, instant(k).least());
+    Bytes least = instant(0).plans.plain_peak();
     if (few_ && few_->least()) least = std::min(least, *few_->least());
+    const std::optional<Bytes> whole = whole_ ? whole_->least() : std::nullopt;
+    if (whole) least = std::min(least, *whole);
+    for (std::size_t k = 0; k < ops_.size(); ++k) least = std::min(least, instant(k).least(least));
     return least;
   }
 
@@ -324,6 +360,7 @@ class Snapshot {
   SnapshotOptions options_;
   std::vector<std::uint32_t> ops_;  // instants
   std::unique_ptr<FewValues> few_;
+  std::optional<WholePlans> whole_;
   std::deque<AtInstant> instants_;  // where they stand they stay: copies refer to plans
 };
 

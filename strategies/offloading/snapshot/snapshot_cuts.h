@@ -27,6 +27,9 @@ class SnapshotFront {
   const std::vector<SnapshotBend>& bends() const { return bends_; }
   /// Infinite: no schedule fits.
   Seconds bound(Bytes budget) const;
+  /// What the instant's op must have in memory; that and the least that must be kept beside it.
+  Bytes at_instant() const { return bytes_.front(); }
+  Bytes least() const { return bytes_.front() + points_.front().kept; }
 
  private:
   struct Point {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sim/core/expects.h"
+#include "sim/measure/lower_bounds.h"
 #include "strategies/api/front.h"
 #include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
@@ -47,6 +48,8 @@ SnapshotPlans::SnapshotPlans(const PartTask& task, std::uint32_t instant, std::i
   for (std::size_t k = 0; k + 1 < bends.size(); ++k) parts_.push_back(parts_of(bends[k].again, bends[k + 1].again));
   const std::vector<MemoryOfRun> memory = memory_of_runs(model_, plain_.sequence);
   if (!memory.empty()) beside_ = memory[instant_].during - bends.back().kept;
+  floor_with_copies_ = std::max(lower_bounds(task.problem, 1).memory, front_.at_instant());
+  floor_ = std::max(floor_with_copies_, front_.least());
   find_levels();
 }
 
@@ -235,9 +238,9 @@ const SequencedTape* SnapshotPlans::at_level(std::size_t level) {
   return at->second ? &*at->second : nullptr;
 }
 
-Bytes SnapshotPlans::least() {
-  Bytes least = plain_.peak;
-  for (std::size_t level = 0; level < levels_.size(); ++level) {
+Bytes SnapshotPlans::least(Bytes most) {
+  Bytes least = std::min(most, plain_.peak);
+  for (std::size_t level = 0; level < levels_.size() && (is_small() || levels_[level] < most); ++level) {
     const SequencedTape* plan = at_level(level);
     if (plan == nullptr) continue;
     least = std::min(least, is_small() ? plan->peak : levels_[level]);
@@ -248,6 +251,7 @@ Bytes SnapshotPlans::least() {
 
 const SequencedTape* SnapshotPlans::best(std::optional<Bytes> budget) {
   if (!budget || *budget >= plain_.peak) return &plain_;
+  if (*budget < floor_) return nullptr;
   const SequencedTape* best = nullptr;
   const auto end = std::ranges::upper_bound(levels_, *budget) - levels_.begin();
   for (auto level = static_cast<std::size_t>(end); level-- > 0;) {
@@ -289,7 +293,7 @@ std::vector<Bytes> SnapshotPlans::budgets() {
     if (const SequencedTape* plan = best(beside_ + bend.kept)) front.add(plan->peak, plan->makespan, 0);
   }
   if (is_large) return front.budgets();
-  const SequencedTape* smallest = best(least());
+  const SequencedTape* smallest = best(least(plain_.peak));
   front.add(smallest->peak, smallest->makespan, 0);
   if (levels_.size() > few) return front.budgets();
   for (const Bytes level : levels_) {
@@ -329,6 +333,7 @@ void SnapshotPlans::find_levels() {
   for (std::int64_t k = fits_from_.count / round + 1; Bytes{k * round} < plain_.peak; ++k) {
     levels_.push_back(Bytes{k * round});
   }
+  std::erase_if(levels_, [&](Bytes level) { return level < floor_; });
   std::ranges::sort(levels_);
   levels_.erase(std::unique(levels_.begin(), levels_.end()), levels_.end());
 }

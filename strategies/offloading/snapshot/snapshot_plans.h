@@ -39,8 +39,13 @@ class SnapshotPlans {
   /// The fastest of the plans for all levels of memory up to the budget; null where none fits. So more memory is never
   /// slower.
   const SequencedTape* best(std::optional<Bytes> budget);
-  /// The least budget for which there is a plan.
-  Bytes least();
+  /// The least budget for which there is a plan, or `most` where it is no less.
+  Bytes least(Bytes most);
+  /// From there on trades of the front are plans as they are.
+  Bytes fits_from() const { return fits_from_; }
+  /// No schedule without copies fits less; no schedule in which only activations are copied does.
+  Bytes floor() const { return floor_; }
+  Bytes floor_with_copies() const { return floor_with_copies_; }
   /// An op that would have to run again and whose inputs cannot be made again, since later ops overwrite them.
   std::optional<OpId> stuck() const;
   /// What no schedule without copies can beat.
@@ -80,8 +85,8 @@ class SnapshotPlans {
   std::uint32_t instant_;
   SnapshotFront front_;
   std::vector<std::vector<std::vector<std::uint32_t>>> parts_;  // by bend: what it runs again and the next does not
-  Bytes beside_, fits_from_;   // from there on trades of the front are plans as they are
-  std::vector<Bytes> levels_;  // of memory, ascending
+  Bytes beside_, fits_from_, floor_, floor_with_copies_;
+  std::vector<Bytes> levels_;                                    // of memory, ascending
   std::map<std::size_t, std::optional<SequencedTape>> planned_;  // by level
   SequencedTape plain_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "strategies/offloading/snapshot/snapshot_cuts.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
 #include "strategies/offloading/snapshot/trade_pieces.h"
+#include "strategies/offloading/snapshot/whole_plans.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -197,6 +199,99 @@ TEST_CASE("with more memory snapshot is never slower, and never without a plan w
       CHECK(before);
     }
   }
+}
+
+/// Budgets from the largest working set to plain training's peak.
+std::vector<std::optional<Bytes>> budgets_of(const Problem& problem, std::int64_t count) {
+  const std::int64_t least = lower_bounds(problem, 1).memory.count;
+  const std::int64_t most = std::get<Plan>(plan(problem, parse_spec("store_all", "test"), std::nullopt)).peak.count;
+  std::vector<std::optional<Bytes>> budgets;
+  for (std::int64_t k = 0; k <= count; ++k) budgets.push_back(Bytes{least + (most - least) * k / count});
+  return budgets;
+}
+
+Seconds time_of(const PlanOutcome& outcome) {
+  const Plan* made = std::get_if<Plan>(&outcome);
+  return made != nullptr ? made->makespan : Seconds{std::numeric_limits<double>::infinity()};
+}
+
+TEST_CASE("snapshot is never slower than greedy_recompute, with budgets asked alone or together",
+          "[snapshot][property]") {
+  const std::vector<Pass> snapshot = parse_spec("snapshot(offload=no)", "test"),
+                          greedy = parse_spec("greedy_recompute", "test");
+  std::size_t asked = 0;
+  for (const RandomCase seed : fewer_cases(1, 30)) {
+    Random random(seed);
+    const std::uint32_t micro_batches = 2;  // there is no search for few large values
+    const Problem problem =
+        problem_of(random_graph(seed, random.between(4, 16)), gpus({}), {.micro_batches = micro_batches});
+    const std::vector<std::optional<Bytes>> budgets = budgets_of(problem, 12);
+    const std::vector<PlanOutcome> made = plan(problem, snapshot, budgets), other = plan(problem, greedy, budgets);
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      CAPTURE(seed, budgets[b]->count);
+      if (b > 0) CHECK(time_of(made[b]) <= time_of(made[b - 1]));
+      asked += std::holds_alternative<Plan>(other[b]) ? 1 : 0;
+      CHECK(time_of(made[b]).value <= time_of(other[b]).value * (1 + 1e-12));
+    }
+    const std::size_t one = random.below(static_cast<std::uint32_t>(budgets.size()));
+    CHECK(time_of(plan(problem, snapshot, budgets[one])) == time_of(made[one]));
+  }
+  CHECK(asked > 5);
+}
+
+TEST_CASE("plans of the whole iteration are those of greedy_recompute and, within half of it, of rockmate",
+          "[snapshot][property]") {
+  const std::vector<Pass> greedy = parse_spec("greedy_recompute", "test"), rockmate = parse_spec("rockmate", "test");
+  std::size_t faster = 0;
+  for (const RandomCase seed : fewer_cases(1, 40)) {
+    Random random(seed);
+    const Problem problem = problem_of(random_graph(seed, random.between(20, 60)), gpus({}));
+    const Partition partition = one_device(problem.graph, 1, 1);
+    const PartTask task{problem, partition, PartId{0}, 1};
+    const OpModel model = op_model(task);
+    const std::vector<std::optional<Bytes>> budgets = budgets_of(problem, 12);
+    const Bytes most = *budgets.back();
+    WholePlans whole(task, model, {.floor = {}, .below = most}, [](Bytes) { return Seconds{0}; });
+    const std::vector<PlanOutcome> one = plan(problem, greedy, budgets), other = plan(problem, rockmate, budgets);
+    for (std::size_t b = 0; b + 1 < budgets.size(); ++b) {
+      CAPTURE(seed, budgets[b]->count, most.count);
+      const PlannedTape* made = whole.at(*budgets[b]);
+      const bool has_blocks = 2 * budgets[b]->count < most.count || std::holds_alternative<Infeasible>(one[b]);
+      const Seconds best = has_blocks ? std::min(time_of(one[b]), time_of(other[b])) : time_of(one[b]);
+      CHECK((made != nullptr ? made->makespan : time_of(Infeasible{})) == best);
+      faster += has_blocks && time_of(other[b]) < time_of(one[b]) ? 1 : 0;
+    }
+    CHECK(whole.at(most) == nullptr);
+    WholePlans near(task, model, {.floor = most, .below = most}, [](Bytes) { return Seconds{0}; });
+    for (std::size_t b = 0; b + 1 < budgets.size(); ++b) {
+      const PlannedTape* made = near.at(*budgets[b]);
+      CHECK((made != nullptr ? made->makespan : time_of(Infeasible{})) == time_of(one[b]));
+    }
+    const Seconds middle = time_of(one[budgets.size() / 2]);
+    WholePlans slower(task, model, {.floor = {}, .below = most}, [&](Bytes) { return middle; });
+    for (std::size_t b = 0; b + 1 < budgets.size(); ++b) {
+      if (const PlannedTape* made = slower.at(*budgets[b])) CHECK(made->makespan >= middle);
+    }
+  }
+  CHECK(faster > 0);
+}
+
+TEST_CASE("no schedule fits below the floor of snapshot, whatever its instant", "[snapshot][property]") {
+  std::size_t reached = 0;
+  for (const RandomCase seed : random_cases(1, 150)) {
+    CAPTURE(seed);
+    const Problem problem = little_problem(seed);
+    const Partition partition = one_device(problem.graph, 1, problem.micro_batches);
+    const PartTask task{problem, partition, PartId{0}, 1};
+    const Bytes least = front_budgets(problem, parse_spec("exact", "test")).front();
+    for (const std::uint32_t instant : snapshot_instants(task)) {
+      const SnapshotPlans plans(task, instant, 1);
+      CHECK(plans.floor() <= least);
+      CHECK(plans.floor_with_copies() <= plans.floor());
+      reached += plans.floor() == least ? 1 : 0;
+    }
+  }
+  CHECK(reached > 50);
 }
 
 /// How often the plan runs the op that it runs most often.
