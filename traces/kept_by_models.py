@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What autograd keeps for a layer of models of Hugging Face, which tests compare with what the formulas say.
+"""What autograd keeps for a layer of models of Hugging Face, how many parameters they have, and what the ops of a mixture of
+experts move: tests compare the formulas with these figures.
 
     python3 traces/kept_by_models.py
 
@@ -9,10 +10,16 @@ storage, without parameters (kept_by_llama.py).
 
 import torch
 import transformers
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.models.mixtral import modeling_mixtral
 
-from kept_by_llama import SAMPLES, TOKENS, kept_of
+from kept_by_llama import SAMPLES, TOKENS, kept_of, tensors_in
 
 SIZES = {"vocab_size": 96, "use_cache": False, "attn_implementation": "sdpa"}
+DECODER = {**SIZES, "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 160,
+           "max_position_embeddings": TOKENS, "tie_word_embeddings": False}
+# Heads whose queries have as many numbers as values, for which PyTorch 2.6 has fused attention on a CPU.
+LATENT = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
 
 
 def gpt2(layers):
@@ -20,12 +27,82 @@ def gpt2(layers):
         **SIZES, n_embd=64, n_head=8, n_layer=layers, n_positions=TOKENS, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
 
 
+def mistral(layers):
+    """With a window of 8 tokens, for which a CPU keeps a mask."""
+    return transformers.MistralForCausalLM(transformers.MistralConfig(**DECODER, num_hidden_layers=layers, sliding_window=8))
+
+
+def mixtral(layers):
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**DECODER, num_hidden_layers=layers, num_local_experts=4,
+                                                                      num_experts_per_tok=2))
+
+
+def deepseek_v3(layers):
+    """Layers with an MLP."""
+    return transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(
+        **DECODER, **LATENT, num_hidden_layers=layers, first_k_dense_replace=layers, n_group=1, topk_group=1))
+
+
+def deepseek_v3_experts(layers):
+    """Two of four experts a token, and one for all."""
+    return transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(
+        **DECODER, **LATENT, num_hidden_layers=layers, first_k_dense_replace=0, n_group=1, topk_group=1, n_routed_experts=4,
+        num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=48))
+
+
+def print_parameters():
+    wanted = ((transformers.MixtralForCausalLM, transformers.MixtralConfig(tie_word_embeddings=False)),
+              (transformers.DeepseekV3ForCausalLM, transformers.DeepseekV3Config(tie_word_embeddings=False)))
+    for model, config in wanted:
+        with torch.device("meta"):
+            print(f"{model.__name__}: {sum(each.numel() for each in model(config).parameters())} parameters")
+
+
+class MovedBeside(TorchDispatchMode):
+    """Bytes that ops read and write that are no products; views move nothing, what fills new memory only writes."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        inputs = [(each.untyped_storage().data_ptr(), min(each.numel() * each.element_size(), each.untyped_storage().nbytes()))
+                  for each in tensors_in(args)]
+        made = op(*args, **(kwargs or {}))
+        outputs = tensors_in(made)
+        read, name = {place for place, _ in inputs}, op.name().split("::")[1].split(".")[0]
+        is_view = any(each.untyped_storage().data_ptr() in read for each in outputs) and not name.endswith("_")
+        if is_view or name in ("mm", "grouped_mm_fallback", "zeros_like", "empty_like"):
+            return made  # zeros are what the stand-in for products of groups fills
+        written = sum(min(each.numel() * each.element_size(), each.untyped_storage().nbytes()) for each in outputs)
+        self.bytes += written + (0 if name == "new_zeros" else sum(size for _, size in inputs))
+        return made
+
+
+def print_moved(dtype):
+    config = transformers.MixtralConfig(hidden_size=256, intermediate_size=320, num_local_experts=8, num_experts_per_tok=2,
+                                        num_attention_heads=8)
+    config._experts_implementation = "grouped_mm"
+    block = modeling_mixtral.MixtralSparseMoeBlock(config).to(dtype)
+    for each in block.parameters():
+        torch.nn.init.normal_(each, 0, 0.02)
+    x = torch.randn(1, 2048, 256, dtype=dtype, requires_grad=True)
+    with MovedBeside() as there:
+        y = block(x)
+    given = torch.ones_like(y)
+    with MovedBeside() as back:
+        torch.autograd.grad([y], [x, *block.parameters()], [given])
+    rows = 2 * x.numel()
+    print(f"{dtype}: experts move {there.bytes / rows:.2f} B a number of their rows without products, back {back.bytes / rows:.2f} B")
+
+
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
-    for model in (gpt2,):
+    for model in (gpt2, mistral, mixtral, deepseek_v3, deepseek_v3_experts):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")
+    for dtype in (torch.bfloat16, torch.float32):
+        print_moved(dtype)
+    print_parameters()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,12 @@ namespace plimsoll {
 struct LlamaGraph {
   std::uint32_t layers = 32, width = 4096, heads = 32, kv_heads = 8, inner = 14336, sequence = 4096, batch = 1,
                 vocabulary = 128256;
+  std::uint32_t window = 0;  ///< keys that a query sees, its own among them; 0: all before it
+  // Mixture of experts behind `dense_layers` layers with an MLP: none without experts.
+  std::uint32_t experts = 0, top_k = 2, expert_inner = 0, shared = 0, dense_layers = 0;
+  // Latent attention: none without kv_rank. Queries are projected at once without q_rank. Of a head: numbers of queries
+  // and keys that positions do not turn, that they turn, and numbers of values.
+  std::uint32_t kv_rank = 0, q_rank = 0, head_size = 128, rope_size = 64, value_size = 128;
   static constexpr std::array<std::string_view, 3> dtypes{"bf16", "fp16", "fp32"};
   std::uint32_t dtype = 0;      ///< of activations and parameters: which of `dtypes`
   std::uint32_t logits = 0;     ///< which of EagerModules::logits_kept
@@ -24,7 +30,7 @@ struct LlamaGraph {
 /// loss as one op each, whose `bytes_moved` are those of all its kernels. A norm keeps its input in fp32, a root a
 /// token and what it scales, an attention its inputs, its result and a number a query in fp32; the loss is computed on
 /// an fp32 copy of the logits. Stages are an embedding, an attention and an MLP a layer, and the head with the loss.
-/// Throws where heads do not divide the width, or keys' heads the heads.
+/// Throws where heads do not divide the width, keys' heads the heads, or a token has more experts than there are.
 Graph llama_graph(const LlamaGraph&);
 
 }  // namespace plimsoll

@@ -29,6 +29,13 @@ struct Generator {
 
 constexpr std::int64_t most_stages = 1'000'000;
 
+/// A whole number from 1, which is 0 where it is not given; help shows `shown` then.
+ReferenceOption unset_option(std::string_view name, std::uint32_t& value, std::int64_t most, std::string_view shown) {
+  ReferenceOption option = whole_option(name, value, 1, most);
+  option.shown = [&value, shown] { return value == 0 ? std::string(shown) : std::to_string(value); };
+  return option;
+}
+
 /// The defaults that a call may change; generators refer to them.
 struct Settings {
   UniformChain uniform;
@@ -76,12 +83,27 @@ std::vector<Generator> generators(Settings& s) {
              return transformer_graph(t);
            }},
           {"llama",
-           {whole_option("layers", l.layers, 1, 100'000), whole_option("width", l.width, 1, 1 << 20),
-            whole_option("heads", l.heads, 1, 1 << 16), whole_option("kv_heads", l.kv_heads, 1, 1 << 16),
-            whole_option("inner", l.inner, 1, 1 << 22), whole_option("sequence", l.sequence, 1, 1 << 20),
-            whole_option("batch", l.batch, 1, 1 << 20), whole_option("vocabulary", l.vocabulary, 1, 1 << 24),
+           {whole_option("layers", l.layers, 1, 100'000),
+            whole_option("width", l.width, 1, 1 << 20),
+            whole_option("heads", l.heads, 1, 1 << 16),
+            whole_option("kv_heads", l.kv_heads, 1, 1 << 16),
+            whole_option("inner", l.inner, 1, 1 << 22),
+            whole_option("sequence", l.sequence, 1, 1 << 20),
+            whole_option("batch", l.batch, 1, 1 << 20),
+            whole_option("vocabulary", l.vocabulary, 1, 1 << 24),
             word_option("dtype", l.dtype, {LlamaGraph::dtypes.begin(), LlamaGraph::dtypes.end()}),
             word_option("logits", l.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            unset_option("window", l.window, 1 << 20, "all"),
+            unset_option("experts", l.experts, 1 << 16, "none"),
+            whole_option("top_k", l.top_k, 1, 1 << 16),
+            unset_option("expert_inner", l.expert_inner, 1 << 22, "inner"),
+            unset_option("shared", l.shared, 1 << 10, "none"),
+            whole_option("dense_layers", l.dense_layers, 0, 100'000),
+            unset_option("kv_rank", l.kv_rank, 1 << 20, "none"),
+            unset_option("q_rank", l.q_rank, 1 << 20, "none"),
+            whole_option("head_size", l.head_size, 1, 1 << 16),
+            whole_option("rope_size", l.rope_size, 1, 1 << 16),
+            whole_option("value_size", l.value_size, 1, 1 << 16),
             quantity_option("rate", l.rate, parse_flops_rate, format_flops_rate)},
            [&l]() -> std::variant<Chain, Graph> { return llama_graph(l); }},
           {"gpt2",

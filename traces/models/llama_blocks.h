@@ -1,0 +1,80 @@
+#pragma once
+// Blocks of decoders like Llama's, op by op, with their backwards; layers of them are put together in llama_graph.cpp.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "traces/models/eager_modules.h"
+#include "traces/models/llama_graph.h"
+
+namespace plimsoll {
+
+// Loops name samples b, positions s and t, width w, heads of keys a, queries a head of keys g, numbers of a head e,
+// inner numbers f, words v, experts x, places of a token among them k, compressed queries r and keys c.
+
+class LlamaBlocks : protected EagerModules {
+ protected:
+  explicit LlamaBlocks(const LlamaGraph& of)
+      : EagerModules("llama", LlamaGraph::dtypes.at(of.dtype), of.rate),
+        of_(of),
+        samples_(of.batch),
+        tokens_(of.sequence),
+        width_(of.width),
+        head_size_(of.width / of.heads) {}
+
+  double numbers() const { return static_cast<double>(samples_) * static_cast<double>(tokens_); }
+  Shape token_shape() const { return {samples_, tokens_, width_}; }
+  /// 2 flops for each number of the weight and each token.
+  double product(double inputs, double outputs) const { return 2 * numbers() * inputs * outputs; }
+  /// Pairs of a query and a key that it sees, of all samples: the causal half, or a band of it.
+  double pairs() const;
+
+  struct Norm {
+    TensorId x, scale, wide, roots, normed, out;
+    std::string name;
+    std::int64_t width = 0;
+    char axis = 'w';
+  };
+  /// The first `width` numbers of x in fp32, over the root of their mean square, then times the scale in the type of x.
+  Norm norm(TensorId x, const std::string& name, std::int64_t width, char axis = 'w');
+  /// With the gradient that goes past the block, if there is one.
+  TensorId norm_backward(const Norm& of, TensorId d, std::optional<TensorId> past);
+
+  /// `numbers` a token of queries or keys, turned by their positions: two products with tables, halves changed and
+  /// joined, a sum.
+  TensorId rotated(TensorId x, const std::string& name, std::string_view loop, double numbers);
+  TensorId rotated_back(TensorId of, TensorId d, const std::string& name, std::string_view loop, double numbers);
+  double bytes_of(double each) const { return numbers() * each * static_cast<double>(element_); }
+
+  /// The gradients of a projection's weight and, added to that of other projections, of its input.
+  struct Projected {
+    TensorId d, weight, input;
+    std::string_view input_axes = "b s w";
+  };
+  TensorId from_projection(const std::string& name, const std::string& made, const std::string& weight,
+                           const Projected& of, double flops, std::optional<TensorId> others);
+  TensorId added(TensorId one, TensorId other, const std::string& of, const std::string& part);
+
+  /// What a block makes of a normed value, before it is added to what goes past; `backward` makes the gradient of the
+  /// normed value.
+  struct Block {
+    TensorId y;
+    std::function<TensorId(TensorId)> backward;
+  };
+  /// With queries that share keys and values, of Llama (grouped queries; llama_graph.cpp).
+  Block attention(TensorId normed, const std::string& name);
+  /// Of keys and values that are products of few numbers a token (DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1).
+  Block latent_attention(TensorId normed, const std::string& name);
+  Block gated_mlp(TensorId normed, const std::string& name, std::int64_t inner);
+  /// Each token in `top_k` gated MLPs of `experts`, which products of groups of rows compute, beside those that all
+  /// tokens pass (Jiang et al., "Mixtral of Experts", 2024; shared experts as DeepSeek's).
+  Block experts(TensorId normed, const std::string& name);
+
+  const LlamaGraph& of_;
+  std::int64_t samples_, tokens_, width_, head_size_;
+};
+
+}  // namespace plimsoll
