@@ -1,6 +1,7 @@
 #include "platforms/efficiency_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -144,6 +145,29 @@ double share_at(const YamlCursor& c) {
   return c.number(least_share, largest_share);
 }
 
+/// A share for each dtype.
+void read_by_dtype(Efficiency::ByDtype& shares, const YamlCursor& cursor) {
+  cursor.object([&](std::string_view dtype, const YamlCursor& value) { shares.emplace(dtype, share_at(value)); });
+}
+
+/// The shares by dtype, by their keys.
+struct SharesByDtype {
+  std::string_view key;
+  Efficiency::ByDtype Efficiency::*of_dtype;
+};
+constexpr SharesByDtype shares_by_dtype[] = {
+    {"product_without_table", &Efficiency::product_without_table},
+    {"unaligned_product", &Efficiency::unaligned_product},
+    {"convolution", &Efficiency::convolution},
+    {"convolution_input_gradient", &Efficiency::convolution_input_gradient},
+    {"convolution_weight_gradient", &Efficiency::convolution_weight_gradient},
+};
+
+template <std::size_t at>
+void read_shares_by_dtype(Efficiency& e, const YamlCursor& cursor) {
+  read_by_dtype(e.*shares_by_dtype[at].of_dtype, cursor);
+}
+
 const Field<Efficiency, const YamlCursor&> efficiency_fields[] = {
     {"format", required,
      [](Efficiency&, const YamlCursor& c) {
@@ -164,6 +188,11 @@ const Field<Efficiency, const YamlCursor&> efficiency_fields[] = {
     {"norm", optional, [](Efficiency& e, const YamlCursor& c) { e.norm = share_at(c); }},
     {"softmax", optional, [](Efficiency& e, const YamlCursor& c) { e.softmax = share_at(c); }},
     {"optimizer", optional, [](Efficiency& e, const YamlCursor& c) { e.optimizer = share_at(c); }},
+    {shares_by_dtype[0].key, optional, read_shares_by_dtype<0>},
+    {shares_by_dtype[1].key, optional, read_shares_by_dtype<1>},
+    {shares_by_dtype[2].key, optional, read_shares_by_dtype<2>},
+    {shares_by_dtype[3].key, optional, read_shares_by_dtype<3>},
+    {shares_by_dtype[4].key, optional, read_shares_by_dtype<4>},
 };
 
 /// A list on lines of at most 110 columns.
@@ -233,6 +262,12 @@ std::string written_efficiency(const Efficiency& efficiency, const std::string& 
                                                         {"attention_backward", efficiency.attention_backward}};
   for (const auto& [key, share] : shares) {
     if (share != 1) text += fmt::format("{}: {:.4g}\n", key, share);
+  }
+  for (const auto& [key, of_dtype] : shares_by_dtype) {
+    const Efficiency::ByDtype& by_dtype = efficiency.*of_dtype;
+    std::vector<std::string> words;
+    for (const auto& [dtype, share] : by_dtype) words.push_back(fmt::format("{}: {:.4g}", dtype, share));
+    if (!words.empty()) text += fmt::format("{}: {{{}}}\n", key, fmt::join(words, ", "));
   }
   if (!efficiency.product.empty()) text += "product:\n";
   for (const auto& [dtype, grid] : efficiency.product) {

@@ -70,9 +70,22 @@ std::optional<GpuKernel> product(const Graph& graph, const Op& op, bool parts_to
                    .k = std::round(k)};
 }
 
+/// Whether rows of all matrices begin at multiples of 16 bytes, as tensor cores' loads want them.
+bool has_aligned_rows(const Graph& graph, const Op& op, std::string_view dtype) {
+  constexpr std::int64_t alignment = 16;
+  const std::int64_t each = bytes_of_dtype(dtype).value_or(alignment);
+  const auto is_aligned = [&](TensorId id) {
+    const std::vector<std::int64_t>& shape = graph[id].shape;
+    return shape.size() < 2 || shape.back() * each % alignment == 0;
+  };
+  return std::ranges::all_of(op.inputs, is_aligned) && std::ranges::all_of(op.outputs, is_aligned);
+}
+
 std::optional<GpuKernel> product(const Graph& graph, const Op& op) {
   std::optional<GpuKernel> found = product(graph, op, false);
-  return found ? found : product(graph, op, true);
+  if (!found) found = product(graph, op, true);
+  if (found) found->is_aligned = has_aligned_rows(graph, op, found->dtype);
+  return found;
 }
 
 /// Flops of two products, of whole squares or of causal halves, forward: 4 or 2 numbers x sequence; the backward's five
@@ -106,6 +119,10 @@ KernelKind sort_of(std::optional<OpKind> kind) {
   }
   if (kind == fused_attention) return KernelKind::attention;
   if (kind == fused_attention_backward) return KernelKind::attention_backward;
+  if (is_one_of(kind, convolution, conv2d, conv)) return KernelKind::convolution;
+  if (kind == convolution_input_gradient) return KernelKind::convolution_input_gradient;
+  if (kind == convolution_weight_gradient) return KernelKind::convolution_weight_gradient;
+  if (kind == convolution_backward) return KernelKind::convolution_backward;
   if (is_one_of(kind, batch_norm, batch_norm_input_gradient, batch_norm_weight_gradient, layer_norm,
                 layer_norm_input_gradient, layer_norm_weight_gradient, native_batch_norm, native_batch_norm_backward,
                 cudnn_batch_norm, cudnn_batch_norm_backward, native_layer_norm, native_layer_norm_backward)) {
@@ -116,6 +133,12 @@ KernelKind sort_of(std::optional<OpKind> kind) {
     return KernelKind::softmax;
   }
   return KernelKind::elementwise;
+}
+
+bool is_convolution(KernelKind kind) {
+  using enum KernelKind;
+  return kind == convolution || kind == convolution_input_gradient || kind == convolution_weight_gradient ||
+         kind == convolution_backward;
 }
 
 std::optional<FlopsPerSecond> peak_of(const Device& device, std::string_view dtype) {
@@ -138,8 +161,18 @@ double flops_of(const GpuKernel& kernel) {
 
 std::optional<KernelTime> product_time(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel) {
   const std::optional<Seconds> roofline = product_roofline(device, kernel);
+  if (!roofline) return std::nullopt;
+  const auto unaligned = table_of(efficiency.unaligned_product, kernel.dtype);
+  if (!kernel.is_aligned && unaligned != efficiency.unaligned_product.end()) {
+    const Seconds computing = Flops{flops_of(kernel) / unaligned->second} / *peak_of(device, kernel.dtype);
+    return KernelTime{std::max(*roofline, computing) + efficiency.kernel_floor, TimedBy::share};
+  }
   const auto table = table_of(efficiency.product, kernel.dtype);
-  if (!roofline || table == efficiency.product.end()) return std::nullopt;
+  if (table == efficiency.product.end()) {
+    const auto share = table_of(efficiency.product_without_table, kernel.dtype);
+    if (share == efficiency.product_without_table.end()) return std::nullopt;
+    return KernelTime{Seconds{(*roofline + efficiency.kernel_floor).value / share->second}, TimedBy::share};
+  }
   const std::array sizes{kernel.m, kernel.n, kernel.k};
   const Seconds time{(*roofline + efficiency.kernel_floor).value / std::exp(table->second.at(sizes))};
   const Seconds least = Flops{flops_of(kernel)} / *peak_of(device, kernel.dtype);
@@ -153,6 +186,33 @@ std::optional<KernelTime> batched_product_time(const Efficiency& efficiency, con
   const Seconds computing{(work.flops / *peak).value / efficiency.batched_product};
   const Seconds moving{(work.bytes / *device.memory_bandwidth).value * work.traffic / efficiency.elementwise};
   return KernelTime{std::max(computing, moving) + work.launches * efficiency.kernel_floor, TimedBy::share};
+}
+
+const Efficiency::ByDtype& convolution_shares(const Efficiency& efficiency, KernelKind kind) {
+  if (kind == KernelKind::convolution_input_gradient) return efficiency.convolution_input_gradient;
+  if (kind == KernelKind::convolution_weight_gradient) return efficiency.convolution_weight_gradient;
+  return efficiency.convolution;
+}
+
+std::optional<KernelTime> convolution_time(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel,
+                                           const KernelWork& work) {
+  if (kernel.kind == KernelKind::convolution_backward) {  // as long as two of half its work
+    GpuKernel half = kernel;
+    const KernelWork of_half{Flops{work.flops.count / 2}, work.bytes, work.traffic / 2, work.launches};
+    half.kind = KernelKind::convolution_input_gradient;
+    const std::optional<KernelTime> first = convolution_time(efficiency, device, half, of_half);
+    half.kind = KernelKind::convolution_weight_gradient;
+    const std::optional<KernelTime> second = convolution_time(efficiency, device, half, of_half);
+    if (!first || !second) return std::nullopt;
+    return KernelTime{first->time + second->time, TimedBy::share};
+  }
+  const std::optional<FlopsPerSecond> peak = peak_of(device, kernel.dtype);
+  const Efficiency::ByDtype& shares = convolution_shares(efficiency, kernel.kind);
+  const auto share = table_of(shares, kernel.dtype);
+  if (!peak || share == shares.end()) return std::nullopt;
+  const Seconds moving{(work.bytes / *device.memory_bandwidth).value * work.traffic};
+  const Seconds roofline = std::max(work.flops / *peak, moving) + work.launches * efficiency.kernel_floor;
+  return KernelTime{Seconds{roofline.value / share->second}, TimedBy::share};
 }
 
 /// The table of the nearest head size.
@@ -189,9 +249,13 @@ GpuKernel gpu_kernel(const Graph& graph, const Op& op) {
   if (sort == KernelKind::attention || sort == KernelKind::attention_backward) {
     return attention(graph, op, sort).value_or(GpuKernel{});
   }
+  if (is_convolution(sort)) {
+    const std::string dtype = op.inputs.empty() ? "" : written_dtype(graph, graph[op.inputs.front()]);
+    return {.kind = sort, .dtype = dtype};
+  }
   // What computes much for what it moves is no element-wise kernel, whatever its name.
   const bool moves = !op.flops || !op.bytes_moved || op.flops->count <= 8 * static_cast<double>(op.bytes_moved->count);
-  if (!moves || is_one_of(kind, OpKind::stage, OpKind::conv)) return {};
+  if (!moves || kind == OpKind::stage) return {};
   return {.kind = sort};
 }
 
@@ -207,6 +271,7 @@ std::optional<Seconds> product_roofline(const Device& device, const GpuKernel& k
 std::optional<KernelTime> kernel_time(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel,
                                       const KernelWork& work) {
   if (!device.memory_bandwidth) return std::nullopt;
+  if (is_convolution(kernel.kind)) return convolution_time(efficiency, device, kernel, work);
   switch (kernel.kind) {
     case KernelKind::product:
       return product_time(efficiency, device, kernel);

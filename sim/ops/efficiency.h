@@ -2,6 +2,8 @@
 // How much of its roofline a kernel reaches on a GPU, as measured. Products and attention: by their sizes. The others:
 // which share of the memory's bandwidth their sort reaches.
 //   product:    max(max(2 m n k / peak, bytes / bandwidth) + floor) / share(m, n, k), at least 2 m n k / peak
+//   unaligned:  max(2 m n k / (share x peak), bytes / bandwidth) + floor
+//   convolution: (max(flops / peak, bytes / bandwidth) + floor) / share
 //   attention:  (flops / peak + floor) / share(sequence, heads)
 //   others:     max(flops / peak, bytes / (share x bandwidth)) + floor
 
@@ -16,7 +18,7 @@
 
 namespace plimsoll {
 
-/// Kernels whose speeds are measured apart. `other`: none of these, such as convolutions.
+/// Kernels whose speeds are measured apart. `other`: none of these.
 enum class KernelKind : std::uint8_t {
   elementwise,
   norm,
@@ -26,6 +28,10 @@ enum class KernelKind : std::uint8_t {
   attention,  ///< fused: scores are not kept
   attention_backward,
   optimizer,
+  convolution,
+  convolution_input_gradient,
+  convolution_weight_gradient,
+  convolution_backward,  ///< both gradients, one after the other
   other
 };
 
@@ -33,6 +39,7 @@ struct GpuKernel {
   KernelKind kind = KernelKind::other;
   std::string dtype;                              ///< what products compute in, as platforms write it: `bf16`
   double batch = 1, m = 0, n = 0, k = 0;          ///< of products: y(m, n) = x(m, k) w(k, n), `batch` of them
+  bool is_aligned = true;                         ///< of products: rows of every matrix begin at multiples of 16 bytes
   double sequence = 0, heads = 0, head_size = 0;  ///< of attention; heads of all samples
 
   friend bool operator==(const GpuKernel&, const GpuKernel&) = default;
@@ -57,7 +64,11 @@ struct Efficiency final : KernelTimes {
   double attention_backward = 1;                                 ///< share of the backward, of the forward's
   double elementwise = 1, norm = 1, softmax = 1, optimizer = 1;  ///< of the memory's bandwidth
   double batched_product = 1;                                    ///< of the peak
-  std::map<CollectiveKind, SizeGrid> collectives;                ///< logarithm of seconds by ranks of a node and bytes
+  using ByDtype = std::map<std::string, double, std::less<>>;
+  ByDtype product_without_table;                                                 ///< of the roofline
+  ByDtype unaligned_product;                                                     ///< of the peak
+  ByDtype convolution, convolution_input_gradient, convolution_weight_gradient;  ///< of the roofline
+  std::map<CollectiveKind, SizeGrid> collectives;  ///< logarithm of seconds by ranks of a node and bytes
 };
 
 /// The time of a kernel with so many flops and bytes moved (`traffic` times, by `launches` kernels). Nothing where the

@@ -72,8 +72,13 @@ TEST_CASE("sizes of a product follow from its flops and how many numbers it read
   CHECK(biased == GpuKernel{.kind = KernelKind::product, .dtype = "bf16", .batch = 1, .m = 512, .n = 768, .k = 3072});
   const GpuKernel batched = gpu_kernel(
       graph, product(graph, "bmm", {{96, 128, 64}, {96, 64, 100}}, {96, 128, 100}, 2.0 * 96 * 128 * 64 * 100));
-  CHECK(batched ==
-        GpuKernel{.kind = KernelKind::batched_product, .dtype = "bf16", .batch = 96, .m = 128, .n = 100, .k = 64});
+  CHECK(batched == GpuKernel{.kind = KernelKind::batched_product,
+                             .dtype = "bf16",
+                             .batch = 96,
+                             .m = 128,
+                             .n = 100,
+                             .k = 64,
+                             .is_aligned = false});  // rows of 200 bytes
   // one product for queries, keys and values, and the gradients of its input and of its weight
   const GpuKernel three{.kind = KernelKind::product, .dtype = "bf16", .batch = 1, .m = 8192, .n = 2304, .k = 6144};
   const std::vector<std::int64_t> part{4, 2048, 768}, weight{6144, 3, 768};
@@ -133,6 +138,72 @@ TEST_CASE("a kernel takes its roofline over the share that was measured, and nev
   CHECK(!kernel_time(efficiency, device, large, none));  // the device has no peak of it
   large.dtype = "fp32";
   CHECK(!kernel_time(efficiency, device, large, none));
+}
+
+TEST_CASE("products of rows that begin anywhere take their own share of the peak", "[efficiency]") {
+  Graph graph;
+  graph.source.dtype = "bf16";
+  const auto head = [&](std::int64_t vocabulary, std::int64_t tokens) {
+    const double flops = 2.0 * 768 * static_cast<double>(vocabulary * tokens);
+    return product(graph, "linear", {{tokens, 768}, {vocabulary, 768}}, {tokens, vocabulary}, flops);
+  };
+  CHECK(gpu_kernel(graph, head(50304, 1000)).is_aligned);
+  CHECK(gpu_kernel(graph, head(50304, 1001)).is_aligned);  // as many rows as there may be
+  const GpuKernel odd = gpu_kernel(graph, head(50257, 1000));
+  CHECK(!odd.is_aligned);
+  CHECK(gpu_kernel(graph, product(graph, "linear", {{8, 3}}, {8, 3}, 0)).kind == KernelKind::other);
+  const Device device = gpu();
+  Efficiency efficiency;
+  efficiency.kernel_floor = Seconds{2e-6};
+  efficiency.product.emplace("bf16", SizeGrid({{1}, {1}, {1}}, {logarithm(0.5)}));
+  const double whole = 2.0 * 1000 * 50257 * 768 / 1e15;
+  CHECK(kernel_time(efficiency, device, odd, {})->time.value > 2 * whole);  // without a share of its own: the table
+  efficiency.unaligned_product["bf16"] = 0.1;
+  const std::optional<KernelTime> slow = kernel_time(efficiency, device, odd, {});
+  REQUIRE(slow);
+  CHECK(slow->time.value == Approx(10 * whole + 2e-6));
+  CHECK(slow->by == TimedBy::share);
+  const GpuKernel even = gpu_kernel(graph, head(50304, 1000));
+  CHECK(kernel_time(efficiency, device, even, {})->by == TimedBy::border);
+}
+
+TEST_CASE("without a table products reach the share of their dtype", "[efficiency]") {
+  const Device device = gpu();
+  Efficiency efficiency;
+  efficiency.kernel_floor = Seconds{2e-6};
+  const GpuKernel kernel{.kind = KernelKind::product, .dtype = "fp32", .m = 1000, .n = 1000, .k = 1000};
+  CHECK(!kernel_time(efficiency, device, kernel, {}));
+  efficiency.product_without_table["fp32"] = 0.5;
+  CHECK(kernel_time(efficiency, device, kernel, {})->time.value == Approx(2 * (2e9 / 1e14 + 2e-6)));
+  CHECK(kernel_time(efficiency, device, kernel, {})->by == TimedBy::share);
+}
+
+TEST_CASE("convolutions reach a share of the roofline by their pass, and a whole backward takes both", "[efficiency]") {
+  const Device device = gpu();
+  Efficiency efficiency;
+  efficiency.kernel_floor = Seconds{2e-6};
+  efficiency.convolution["fp32"] = 0.5;
+  efficiency.convolution_input_gradient["fp32"] = 0.4;
+  Graph graph;
+  graph.source.dtype = "fp32";
+  const auto of = [&](const char* kind) {
+    Op op = product(graph, kind, {}, {2, 8, 4, 4}, 4e9);
+    op.inputs = {add(graph, {2, 8, 4, 4}, "float32")};
+    return gpu_kernel(graph, op);
+  };
+  const KernelWork work{Flops{4e9}, Bytes{10'000'000}};  // 40 us at the peak, 10 us in memory
+  CHECK(kernel_time(efficiency, device, of("conv2d"), work)->time.value == Approx(42e-6 / 0.5));
+  CHECK(kernel_time(efficiency, device, of("convolution_input_gradient"), work)->time.value == Approx(42e-6 / 0.4));
+  CHECK(!kernel_time(efficiency, device, of("convolution_weight_gradient"), work));
+  CHECK(!kernel_time(efficiency, device, of("convolution_backward"), work));
+  efficiency.convolution_weight_gradient["fp32"] = 0.2;
+  CHECK(kernel_time(efficiency, device, of("convolution_backward"), work)->time.value ==
+        Approx(22e-6 / 0.4 + 22e-6 / 0.2));
+  const KernelWork moving{Flops{4e9}, Bytes{100'000'000}};  // 100 us in memory
+  CHECK(kernel_time(efficiency, device, of("conv2d"), moving)->time.value == Approx(102e-6 / 0.5));
+  graph.source.dtype = "tf32";
+  CHECK(of("conv2d").dtype == "tf32");
+  CHECK(!kernel_time(efficiency, device, of("conv2d"), work));
 }
 
 TEST_CASE("attention takes the table of the nearest head size, backwards a share of it", "[efficiency]") {

@@ -60,12 +60,22 @@ TEST_CASE("a written table reads as it was", "[efficiency]") {
   FittedTable fitted = fitted_table(eight_rows(), "f.csv", device(), {.name = "mine", .dtype = "bf16"});
   Efficiency& made = fitted.efficiency;
   made.norm = 0.65;
+  made.unaligned_product = {{"bf16", 0.125}};
+  made.product_without_table = {{"fp32", 0.75}, {"tf32", 0.59}};
+  made.convolution = {{"fp32", 0.48}};
+  made.convolution_input_gradient = {{"fp32", 0.42}};
+  made.convolution_weight_gradient = {{"fp32", 0.32}};
   made.attention["bf16"].emplace(128, SizeGrid({{512, 4096}, {64}}, {std::log(0.25), std::log(0.5)}));
   const std::string text = written_efficiency(made, "made up, 2026-11-27");
   const Efficiency read = parse_efficiency(text, "f.yaml");
   CHECK(read.name == "mine");
   CHECK(read.model == "NVIDIA H200");
   CHECK(read.norm == 0.65);
+  CHECK(read.unaligned_product == made.unaligned_product);
+  CHECK(read.product_without_table == made.product_without_table);
+  CHECK(read.convolution == made.convolution);
+  CHECK(read.convolution_input_gradient == made.convolution_input_gradient);
+  CHECK(read.convolution_weight_gradient == made.convolution_weight_gradient);
   CHECK(read.kernel_floor.value == Approx(2e-6));
   CHECK(read.product.at("bf16").sizes() == made.product.at("bf16").sizes());
   for (std::size_t i = 0; i < made.product.at("bf16").points(); ++i) {
@@ -80,7 +90,8 @@ TEST_CASE("times that cannot be are refused with their place", "[efficiency]") {
   CHECK(complaint_about("m,n,k,tflops\n16,16,16,4\n") ==
         "times.csv:1:1: expected a column time_us, time_ms or time_s, found 'm,n,k,tflops'");
   CHECK(complaint_about("m,n,time_us\n16,16,4\n") ==
-        "times.csv:1:1: expected columns m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, found no 'k'");
+        "times.csv:1:1: expected columns m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, found no "
+        "'k'");
   CHECK(complaint_about("m,n,k,time_us\n16,16,16,4\n") == "times.csv: expected at least 8 rows, found 1");
   CHECK(complaint_about(rows + "16,,16,4\n") == "times.csv:10:4: n: expected a number above 0, found ''");
   CHECK(complaint_about(rows + "16,16,4\n") == "times.csv:10:1: expected 4 fields, found 3");
@@ -100,6 +111,8 @@ TEST_CASE("a platform names efficiencies, and a wrong file is refused where it i
         "e.yaml:5:25: product.bf16.m[1]: sizes ascend, expected more than 2, found '1'");
   CHECK(complaint("product: {bf16: {m: [1], n: [1], k: [1], share: [989]}}\n")
             .starts_with("e.yaml:5:50: product.bf16.share[0]: "));
+  CHECK(complaint("convolution: {fp32: 1.6}\n").starts_with("e.yaml:5:21: convolution.fp32: "));
+  CHECK(complaint("unaligned_product: 0.1\n").starts_with("e.yaml:5:20: unaligned_product: expected"));
   CHECK(complaint("nrom: 0.6\n").find("did you mean 'norm'?") != std::string::npos);
 }
 
