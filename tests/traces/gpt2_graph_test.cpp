@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
+#include <set>
 #include <string>
 #include <variant>
 
@@ -25,6 +27,24 @@ TEST_CASE("a GPT-2 by formula has the parameters that are published, its head's 
   CHECK(parameter_bytes(formula_graph_of("gpt2:layers=24,width=1024,heads=16,sequence=8,dtype=fp32")) ==
         4LL * 354'823'168);
   CHECK(parameter_bytes(formula_graph_of("gpt2:sequence=8,dtype=amp")) == 4LL * 124'439'808);
+}
+
+TEST_CASE("the table of tokens of a GPT-2 has one gradient, to which the head and the embedding add",
+          "[traces][gpt2]") {
+  for (const char* dtype : {"amp", "bf16"}) {
+    const Graph graph = formula_graph_of(small_gpt2 + dtype);
+    const auto is_its_gradient = [&](TensorId id) {
+      return graph[id].gradient_of && graph[*graph[id].gradient_of].name == "embedding.table";
+    };
+    std::set<TensorId> gradients;
+    std::ptrdiff_t makers = 0;
+    for (const Op& op : graph.ops) {
+      makers += std::ranges::count_if(op.outputs, is_its_gradient);
+      std::ranges::copy_if(op.outputs, std::inserter(gradients, gradients.end()), is_its_gradient);
+    }
+    CHECK(gradients.size() == 1);
+    CHECK(makers == 2);
+  }
 }
 
 // By torch.autograd.graph.saved_tensors_hooks of GPT2LMHeadModel, one layer and two, parameters left out (PyTorch 2.6

@@ -14,6 +14,8 @@ namespace plimsoll {
 struct LlamaGraph {
   std::uint32_t layers = 32, width = 4096, heads = 32, kv_heads = 8, inner = 14336, sequence = 4096, batch = 1,
                 vocabulary = 128256;
+  static constexpr std::array<std::string_view, 2> views{"graph", "chain"};
+  std::uint32_t view = 0;    ///< which of `views`: operators, or their stages
   std::uint32_t window = 0;  ///< keys that a query sees, its own among them; 0: all before it
   // Mixture of experts behind `dense_layers` layers with an MLP: none without experts.
   std::uint32_t experts = 0, top_k = 2, expert_inner = 0, shared = 0, dense_layers = 0;

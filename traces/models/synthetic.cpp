@@ -14,6 +14,7 @@
 #include "sim/io/quantity.h"
 #include "sim/io/reference_options.h"
 #include "traces/models/eager_modules.h"
+#include "traces/models/formula_chain.h"
 #include "traces/models/gpt2_graph.h"
 #include "traces/models/llama_graph.h"
 
@@ -93,6 +94,7 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("vocabulary", l.vocabulary, 1, 1 << 24),
             word_option("dtype", l.dtype, {LlamaGraph::dtypes.begin(), LlamaGraph::dtypes.end()}),
             word_option("logits", l.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            word_option("view", l.view, {LlamaGraph::views.begin(), LlamaGraph::views.end()}),
             unset_option("window", l.window, 1 << 20, "all"),
             unset_option("experts", l.experts, 1 << 16, "none"),
             whole_option("top_k", l.top_k, 1, 1 << 16),
@@ -105,7 +107,10 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("rope_size", l.rope_size, 1, 1 << 16),
             whole_option("value_size", l.value_size, 1, 1 << 16),
             quantity_option("rate", l.rate, parse_flops_rate, format_flops_rate)},
-           [&l]() -> std::variant<Chain, Graph> { return llama_graph(l); }},
+           [&l]() -> std::variant<Chain, Graph> {
+             if (l.view == 0) return llama_graph(l);
+             return formula_chain(llama_graph(l), "llama");
+           }},
           {"gpt2",
            {whole_option("layers", g.layers, 1, 100'000), whole_option("width", g.width, 1, 1 << 20),
             whole_option("heads", g.heads, 1, 1 << 16), whole_option("sequence", g.sequence, 1, 1 << 20),
