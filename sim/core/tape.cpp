@@ -27,6 +27,8 @@ Touched touched_by(const Graph& graph, const Action& action) {
       const auto shares = [&](TensorId out) {
         return std::ranges::any_of(op.inputs, [&](TensorId in) { return graph[in].storage == graph[out].storage; });
       };
+      touched.reads.reserve(op.inputs.size());
+      touched.makes.reserve(op.outputs.size());
       for (const TensorId t : op.inputs) {
         if (dies(graph, t)) touched.reads.push_back(t);
       }
@@ -113,9 +115,11 @@ Tape with_drops(const Graph& graph, Tape tape) {
   std::vector<bool> read_later(graph.storages, false);
   const bool has_slices = sequence_slices(graph) > 1;
   std::vector<Action> reversed;
+  reversed.reserve(3 * tape.actions.size());
+  std::vector<TensorId> last_used;
   for (std::size_t a = tape.actions.size(); a-- > 0;) {
     const Touched touched = touched_by(graph, tape.actions[a]);
-    std::vector<TensorId> last_used;
+    last_used.clear();
     const auto note = [&](TensorId t) {
       if (!read_later[graph[t].storage.index]) last_used.push_back(t);
       read_later[graph[t].storage.index] = true;  // and so it is listed once

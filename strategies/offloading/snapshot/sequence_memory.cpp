@@ -36,6 +36,9 @@ SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
     }
     runs_[run].lives.push_back(lives.back());
   };
+  runs_.reserve(sequence.size());
+  lives_.reserve(sequence.size());
+  memory.reserve(sequence.size());
   for (const OpRun& each : sequence) {
     const auto i = static_cast<std::uint32_t>(runs_.size());
     const std::uint32_t o = number.at(each.op.index);
@@ -48,6 +51,7 @@ SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
       gradients.fresh += model.gradients[g];
     }
     runs_.push_back({.op = o, .way = way, .implementation = each.implementation, .gradients = existing, .lives = {}});
+    runs_.back().lives.reserve(op.reads.size() + op.ways[way].makes.size());
     existing += gradients.fresh;
     const Bytes beside = each.implementation == 0
                              ? beside_values(model, op, op.ways[way], gradients)

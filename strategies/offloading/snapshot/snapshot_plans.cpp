@@ -11,7 +11,6 @@
 #include "strategies/api/front.h"
 #include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
-#include "strategies/offloading/snapshot/sequence_memory.h"
 #include "strategies/offloading/snapshot/trade_pieces.h"
 
 namespace plimsoll {
@@ -157,18 +156,27 @@ std::optional<OpSequence> SnapshotPlans::sequence_of(const Again& again) const {
 
 /// Decides anew what is kept where memory is above the budget, from the first such place on. Nothing, too, where that
 /// takes longer than `most`.
-std::optional<OpSequence> SnapshotPlans::repaired(OpSequence sequence, Bytes budget, double share, Seconds most) const {
+std::optional<SequenceMemory> SnapshotPlans::repaired(OpSequence sequence, Bytes budget, double share,
+                                                      Seconds most) const {
   constexpr int most_cuts = 64;
   for (int k = 0; k < most_cuts; ++k) {
-    const SequenceMemory memory(model_, sequence);
+    SequenceMemory memory(model_, sequence);
     const std::optional<std::size_t> full = memory.fullest_above(budget);
-    if (!full) return sequence;
+    if (!full) return memory;
     if (memory.seconds() > most) return std::nullopt;
     std::optional<OpSequence> changed = memory.cut_at(*full, budget, share);
     if (!changed) return std::nullopt;
     sequence = *std::move(changed);
   }
   return std::nullopt;
+}
+
+/// Without the repeated runs that it does not need.
+SequencedTape SnapshotPlans::shortened(SequenceMemory& fits, Bytes budget) const {
+  fits.leave_out(budget);
+  SequencedTape plan = plan_of(fits.sequence());
+  EXPECTS(plan.peak <= budget);
+  return plan;
 }
 
 std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) const {
@@ -189,9 +197,10 @@ std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) const {
     const std::optional<OpSequence> made = sequence_of(again);
     tried.push_back(std::move(again));
     if (!made) continue;
-    const bool fits = SequenceMemory(model_, *made).peak() <= budget;
+    SequenceMemory memory(model_, *made);
+    const bool fits = memory.peak() <= budget;
     const Seconds most = best ? 1.03 * best->makespan : Seconds{std::numeric_limits<double>::infinity()};
-    std::optional<SequencedTape> plan = fitting(*made, budget, most);
+    std::optional<SequencedTape> plan = fits ? std::optional(shortened(memory, budget)) : fitting(*made, budget, most);
     if (!plan) continue;
     const bool is_better = !best || plan->makespan < best->makespan;
     worse = is_better ? 0 : worse + 1;
@@ -202,16 +211,11 @@ std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) const {
 }
 
 std::optional<SequencedTape> SnapshotPlans::fitting(const OpSequence& sequence, Bytes budget, Seconds most) const {
-  std::optional<OpSequence> fits;
   for (const double share : {1.0, 0.8, 0.6}) {
-    if (!fits) fits = repaired(sequence, budget, share, most);
+    std::optional<SequenceMemory> fits = repaired(sequence, budget, share, most);
+    if (fits) return shortened(*fits, budget);
   }
-  if (!fits) return std::nullopt;
-  SequenceMemory memory(model_, *fits);
-  memory.leave_out(budget);
-  SequencedTape plan = plan_of(memory.sequence());
-  EXPECTS(plan.peak <= budget);
-  return plan;
+  return std::nullopt;
 }
 
 SequencedTape SnapshotPlans::plan_of(const OpSequence& sequence) const {
@@ -285,14 +289,19 @@ std::optional<OpId> SnapshotPlans::stuck() const {
 
 std::vector<Bytes> SnapshotPlans::budgets() {
   constexpr std::size_t few = 500;
+  if (levels_.size() > few && model_.ops.size() > few) {
+    std::vector<Bytes> budgets;
+    for (const SnapshotBend& bend : front_.bends()) {
+      if (beside_ + bend.kept >= fits_from_) budgets.push_back(beside_ + bend.kept);
+    }
+    budgets.push_back(plain_.peak);
+    return budgets;
+  }
   FrontOf<std::size_t> front;
   front.add(plain_.peak, plain_.makespan, 0);
-  const bool is_large = levels_.size() > few && model_.ops.size() > few;
   for (const SnapshotBend& bend : front_.bends()) {
-    if (is_large && beside_ + bend.kept < fits_from_) continue;
     if (const SequencedTape* plan = best(beside_ + bend.kept)) front.add(plan->peak, plan->makespan, 0);
   }
-  if (is_large) return front.budgets();
   const SequencedTape* smallest = best(least(plain_.peak));
   front.add(smallest->peak, smallest->makespan, 0);
   if (levels_.size() > few) return front.budgets();

@@ -9,6 +9,7 @@
 
 #include "strategies/models/op_model.h"
 #include "strategies/models/op_sequence.h"
+#include "strategies/offloading/snapshot/sequence_memory.h"
 #include "strategies/offloading/snapshot/snapshot_cuts.h"
 
 namespace plimsoll {
@@ -69,7 +70,8 @@ class SnapshotPlans {
   std::optional<SequencedTape> within(Bytes budget) const;
   const SequencedTape* at_level(std::size_t level);
   SequencedTape plan_of(const OpSequence&) const;
-  std::optional<OpSequence> repaired(OpSequence, Bytes budget, double share, Seconds most) const;
+  std::optional<SequenceMemory> repaired(OpSequence, Bytes budget, double share, Seconds most) const;
+  SequencedTape shortened(SequenceMemory& fits, Bytes budget) const;
   std::vector<std::vector<std::uint32_t>> parts_of(const Again& less, const Again& more) const;
   double seconds_of(const std::vector<std::uint32_t>& part) const;
   std::vector<std::size_t> order_of(const std::vector<std::vector<std::uint32_t>>& parts, std::size_t group) const;

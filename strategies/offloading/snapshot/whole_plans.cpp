@@ -77,6 +77,7 @@ std::optional<Bytes> WholePlans::least() {
 std::vector<Bytes> WholePlans::budgets() {
   constexpr std::size_t most = 40;
   std::vector<Bytes> all, some;
+  if (model_.ops.size() > most_ops_in_blocks) return {};
   for (const PlanPool* plans : {&greedy(), &blocks()}) std::ranges::copy(plans->budgets(), std::back_inserter(all));
   std::ranges::sort(all);
   for (std::size_t k = 0; k < all.size(); ++k) {

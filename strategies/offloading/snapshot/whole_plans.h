@@ -29,7 +29,7 @@ class WholePlans {
   const PlannedTape* at(Bytes budget);
   /// The least budget that one fits; nothing where there is none.
   std::optional<Bytes> least();
-  /// At which the answer changes, of many some.
+  /// At which the answer changes, of many some; none of a large part.
   std::vector<Bytes> budgets();
 
  private:
