@@ -154,7 +154,11 @@ class CompressPlanner {
       std::vector<TapeOutcome> others = strategy.tapes(task_, options, of_these, before);
       for (std::size_t k = 0; k < asked.size(); ++k) keep_better(best[asked[k]], std::move(others[k]));
     };
-    for (const StrategyInfo* strategy : recomputing()) ask(*strategy, Options(strategy->options), nullptr);
+    // Where it needs to be asked, `snapshot` asks greedy_recompute.
+    const bool asks_snapshot = before_ == nullptr && cuts_ && recomputes_;
+    if (!asks_snapshot || !has_many_positions()) {
+      for (const StrategyInfo* strategy : recomputing()) ask(*strategy, Options(strategy->options), nullptr);
+    }
     const Options offload(offload_greedy_strategy.options);
     Options whole = offload, few_levels = offload;
     whole.change<OffloadOptions>().chunks = 1;
@@ -164,7 +168,7 @@ class CompressPlanner {
     for (const Tape& tape : to_offload_) {
       ask(offload_greedy_strategy, has_many_positions() ? few_levels : offload, &tape);
     }
-    if (before_ != nullptr || !cuts_ || !recomputes_) return;
+    if (!asks_snapshot) return;
     Options exact(snapshot_strategy.options);
     exact.change<OwnMovesOptions>().offload = offloads_ ? OwnMoves::yes : OwnMoves::no;
     ask(snapshot_strategy, exact, nullptr);
