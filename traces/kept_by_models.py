@@ -50,6 +50,24 @@ def deepseek_v3_experts(layers):
         num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=48))
 
 
+def lora_of_llama(layers):
+    """Adapters of rank 4 on attention's projections, in fp32."""
+    import peft
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER, num_hidden_layers=layers))
+    config = peft.LoraConfig(r=4, lora_dropout=0.0, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"])
+
+    class Adapted(torch.nn.Module):
+        def to(self, dtype):
+            self.model = peft.get_peft_model(model.to(dtype), config)
+            self.model.enable_input_require_grads()
+            return self
+
+        def forward(self, **inputs):
+            return self.model(**inputs)
+
+    return Adapted()
+
+
 def print_parameters():
     wanted = ((transformers.MixtralForCausalLM, transformers.MixtralConfig(tie_word_embeddings=False)),
               (transformers.DeepseekV3ForCausalLM, transformers.DeepseekV3Config(tie_word_embeddings=False)))
@@ -96,7 +114,7 @@ def print_moved(dtype):
 
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
-    for model in (gpt2, mistral, mixtral, deepseek_v3, deepseek_v3_experts):
+    for model in (gpt2, mistral, mixtral, deepseek_v3, deepseek_v3_experts, lora_of_llama):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")

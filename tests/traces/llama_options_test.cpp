@@ -58,6 +58,20 @@ TEST_CASE("layers of Mistral, Mixtral and DeepSeek-V3 keep the bytes that PyTorc
   }
 }
 
+// By the same hooks, of peft's adapters of rank 4 on queries, keys, values and the last projection.
+TEST_CASE("a layer with adapters keeps the bytes that PyTorch keeps, and trains nothing else", "[traces][llama]") {
+  CHECK(kept_bytes(formula_graph_of(small_decoder("lora=4")), "layer1.") == 199'168);
+  CHECK(kept_bytes(formula_graph_of(small_decoder("lora=4", "fp32")), "layer1.") == 244'224);
+  const Graph graph = formula_graph_of(small_decoder("lora=4"));
+  std::int64_t trained = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (!tensor.gradient_of) continue;
+    CHECK(graph[*tensor.gradient_of].name.find(".adapter.") != std::string::npos);
+    trained += tensor.bytes.count;
+  }
+  CHECK(trained == 4LL * 2 * 4 * 4 * (64 + 64));  // fp32, layers, projections, rank
+}
+
 TEST_CASE("a window leaves attention the pairs of queries and keys within it", "[traces][llama]") {
   const auto attention = [](const std::string& options) {
     return flops_of(formula_graph_of(small_decoder(options)), ".flash");
@@ -108,9 +122,9 @@ TEST_CASE("experts move the bytes beside products that PyTorch's ops move", "[tr
 }
 
 TEST_CASE("every op of a decoder with options has a loop that its shapes agree with", "[traces][llama]") {
-  for (const std::string& options :
-       {std::string("window=8"), small_experts, small_latent, small_experts + ",shared=1," + small_latent,
-        std::string("kv_rank=16,rope_size=4,head_size=12,value_size=10")}) {
+  for (const std::string& options : {std::string("window=8"), std::string("lora=4"), small_experts, small_latent,
+                                     small_experts + ",shared=1," + small_latent,
+                                     std::string("kv_rank=16,rope_size=4,head_size=12,value_size=10")}) {
     for (const char* dtype : {"bf16", "fp32"}) {
       const Graph graph = formula_graph_of(small_decoder(options, dtype));
       for (std::size_t o = 0; o < graph.ops.size(); ++o) {
@@ -130,5 +144,7 @@ TEST_CASE("wrong options of a decoder are refused", "[traces][llama]") {
         "llama:window=0: window: expected a whole number from 1 to 1048576, found '0'");
   CHECK(complaint_of([] { formula_graph_of("llama:experts=4,top_k=5"); }) ==
         "llama: top_k: at most experts 4, found 5");
+  CHECK(complaint_of([] { formula_graph_of("llama:lora=4,experts=4"); }) ==
+        "llama: lora: not with experts, kv_rank or logits=end");
   CHECK(complaint_of([] { formula_graph_of("llama:expert=4"); }).find("did you mean 'experts'?") != std::string::npos);
 }

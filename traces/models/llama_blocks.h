@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "traces/models/eager_modules.h"
 #include "traces/models/llama_graph.h"
@@ -56,7 +57,20 @@ class LlamaBlocks : protected EagerModules {
   };
   TensorId from_projection(const std::string& name, const std::string& made, const std::string& weight,
                            const Projected& of, double flops, std::optional<TensorId> others);
-  TensorId added(TensorId one, TensorId other, const std::string& of, const std::string& part);
+  TensorId added(TensorId one, TensorId other, const std::string& of, const std::string& part,
+                 const std::string& axes = "b s w");
+
+  bool is_frozen() const { return of_.lora > 0; }
+  /// What a projection makes with what its adapter adds, if it has one. `backward` makes the gradient of what the
+  /// projection made, and that part of its input's that the adapter makes.
+  struct Adapted {
+    TensorId out;
+    std::function<std::pair<TensorId, std::optional<TensorId>>(TensorId)> backward;
+  };
+  /// Two products in fp32 on a copy of the input, as peft makes them of layers in bf16 (Hu et al., "LoRA", 2021).
+  /// `input` and `output`: axes behind those of tokens.
+  Adapted adapted(TensorId made, TensorId x, const std::string& name, const std::string& input,
+                  const std::string& output);
 
   /// What a block makes of a normed value, before it is added to what goes past; `backward` makes the gradient of the
   /// normed value.

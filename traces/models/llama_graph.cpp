@@ -49,23 +49,27 @@ LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::in
 TensorId LlamaBlocks::norm_backward(const Norm& of, TensorId d, std::optional<TensorId> past) {
   const bool is_part = (*this)[of.x].shape != (*this)[of.normed].shape;  // of x, whose gradient is joined later
   const TensorId dx = gradient(is_part ? of.normed : of.x);
-  Ids inputs{d, of.normed, of.wide, of.roots, of.scale};
   const std::string row = fmt::format("b s {}", of.axis);
-  const bool is_whole = is_narrow() || !is_part;
-  std::string loop = fmt::format("{}!, {}, {}, b s, {}", row, row, is_whole ? row : "b s -", of.axis);
+  const std::string wide_row = is_narrow() || !is_part ? row : "b s -";
+  Ids inputs{d, of.wide, of.roots, of.scale}, outputs{dx};
+  std::string loop = fmt::format("{}!, {}, b s, {}", row, wide_row, of.axis);
+  if (!is_frozen()) {
+    inputs.push_back(of.normed);
+    outputs.push_back(gradient(of.scale));
+    loop += ", " + row;
+  }
   if (past) {
     inputs.push_back(*past);
     loop += ", " + row;
   }
+  loop += " -> " + row + (is_frozen() ? "" : fmt::format(", {}", of.axis));
   const double all = numbers() * static_cast<double>(of.width), element = static_cast<double>(element_);
-  // Both factors of the scale's product and the sum over tokens; both factors of the quotient and their sum; the mean
-  // handed out; power, double and product of the square; the sum of both ways, and of the way past the block; both
-  // conversions.
-  const double in_fp32 = 20 + 4 + 4 + 28 + 12;
-  const double moved = all * (6 * element + in_fp32 + (past ? 3 * element : 0) + (is_narrow() ? 12 : 0));
-  loop += fmt::format(" -> {}, {}", row, of.axis);
-  backward(of.name, "", {.kind = "rms_norm", .loop = loop, .moved = moved}, std::move(inputs),
-           {dx, gradient(of.scale)});
+  // Both factors of the scale's product and the sum over tokens, or the one factor; both factors of the quotient and
+  // their sum; the mean handed out; power, double and product of the square; the sum of both ways, and of the way past
+  // the block; both conversions.
+  const double in_fp32 = 20 + 4 + 4 + 28 + 12, of_scale = is_frozen() ? 2 : 6;
+  const double moved = all * (of_scale * element + in_fp32 + (past ? 3 * element : 0) + (is_narrow() ? 12 : 0));
+  backward(of.name, "", {.kind = "rms_norm", .loop = loop, .moved = moved}, std::move(inputs), std::move(outputs));
   return dx;
 }
 
@@ -82,9 +86,10 @@ TensorId LlamaBlocks::rotated_back(TensorId of, TensorId d, const std::string& n
   return dx;
 }
 
-TensorId LlamaBlocks::added(TensorId one, TensorId other, const std::string& of, const std::string& part) {
+TensorId LlamaBlocks::added(TensorId one, TensorId other, const std::string& of, const std::string& part,
+                            const std::string& axes) {
   const TensorId sum = tensor((*this)[one].name + part, TensorKind::gradient, (*this)[one].shape, element_);
-  backward(of, part, {"add", "b s w, b s w -> b s w"}, {one, other}, {sum});
+  backward(of, part, {"add", axes + ", " + axes + " -> " + axes}, {one, other}, {sum});
   return sum;
 }
 
@@ -94,7 +99,7 @@ TensorId LlamaBlocks::from_projection(const std::string& name, const std::string
   const std::string axes(of.input_axes), to_input = made + ", " + weight + " -> " + axes,
                                          to_weight = axes + ", " + made + " -> " + weight;
   backward(name, " (input)", {"linear", to_input, flops}, {of.d, of.weight}, {dn});
-  backward(name, " (weight)", {"linear", to_weight, flops}, {of.input, of.d}, {gradient(of.weight)});
+  if (!is_frozen()) backward(name, " (weight)", {"linear", to_weight, flops}, {of.input, of.d}, {gradient(of.weight)});
   return others ? added(*others, dn, name, " (sum)") : dn;
 }
 
@@ -112,36 +117,52 @@ LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& na
   forward(name + ".k", {"linear", "b s w!, w a e -> b s a e", by_keys}, {normed, k_weight}, {k});
   forward(name + ".v", {"linear", "b s w!, w a e -> b s a e", by_keys}, {normed, v_weight}, {v});
   constexpr std::string_view query_loop = "b s a g e! -> b s a g e", key_loop = "b s a e! -> b s a e";
-  const TensorId turned_q = rotated(q, name + ".q.rotary", query_loop, width),
-                 turned_k = rotated(k, name + ".k.rotary", key_loop, key_width);
+  const Adapted own_q = adapted(q, normed, name + ".q", "w", "a g e"),
+                own_k = adapted(k, normed, name + ".k", "w", "a e"),
+                own_v = adapted(v, normed, name + ".v", "w", "a e");
+  const TensorId turned_q = rotated(own_q.out, name + ".q.rotary", query_loop, width),
+                 turned_k = rotated(own_k.out, name + ".k.rotary", key_loop, key_width);
   const TensorId mixed = value(name + ".mixed", by_query);
   const TensorId sums = tensor(name + ".sums", TensorKind::activation, {samples_, kv, shared_by, tokens_}, 4, "fp32");
   // Two products of the pairs that see each other.
   const double half = 2 * pairs() * width;
   forward(name + ".flash",
           {"_scaled_dot_product_flash_attention", "b s! a g e!, b t! a e, b t a e -> b s a g e, b a g s", 2 * half},
-          {turned_q, turned_k, v}, {mixed, sums});
+          {turned_q, turned_k, own_v.out}, {mixed, sums});
   const TensorId out_weight = parameter(name + ".out.weight", {kv, shared_by, head_size_, width_});
   const TensorId y = value(name + ".y", token_shape());
   forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", by_queries}, {mixed, out_weight}, {y});
-  return {y, [=, this](TensorId d) {
-            const TensorId dmixed = gradient(mixed), dturned_q = gradient(turned_q), dturned_k = gradient(turned_k),
-                           dv = gradient(v);
+  const Adapted own_y = adapted(y, mixed, name + ".out", "a g e", "w");
+  return {own_y.out, [=, this](TensorId given) {
+            const auto [d, dmixed_beside] = own_y.backward(given);
+            const TensorId dmade = gradient(mixed), dturned_q = gradient(turned_q), dturned_k = gradient(turned_k),
+                           dv = gradient(own_v.out);
             backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", by_queries}, {d, out_weight},
-                     {dmixed});
-            backward(name + ".out", " (weight)", {"linear", "b s a g e, b s w -> a g e w", by_queries}, {mixed, d},
-                     {gradient(out_weight)});
+                     {dmade});
+            if (!is_frozen()) {
+              backward(name + ".out", " (weight)", {"linear", "b s a g e, b s w -> a g e w", by_queries}, {mixed, d},
+                       {gradient(out_weight)});
+            }
+            const TensorId dmixed =
+                dmixed_beside ? added(dmade, *dmixed_beside, name + ".out", " (sum)", "b s a g e") : dmade;
             backward(name + ".flash", "",
                      {"_scaled_dot_product_flash_attention_backward",
                       "b s! a g e!, b s a g e, b t! a e, b t a e, b s a g e, b a g s -> b s a g e, b t a e, b t a e",
                       5 * half},
-                     {dmixed, turned_q, turned_k, v, mixed, sums}, {dturned_q, dturned_k, dv});
-            const TensorId dq = rotated_back(q, dturned_q, name + ".q.rotary", query_loop, width),
-                           dk = rotated_back(k, dturned_k, name + ".k.rotary", key_loop, key_width);
-            TensorId dn = from_projection(name + ".q", "b s a g e", "w a g e", {dq, q_weight, normed}, by_queries, {});
-            dn = from_projection(name + ".k", "b s a e", "w a e", {dk, k_weight, normed}, by_keys, dn);
-            dn = from_projection(name + ".v", "b s a e", "w a e", {dv, v_weight, normed}, by_keys, dn);
-            return dn;
+                     {dmixed, turned_q, turned_k, own_v.out, mixed, sums}, {dturned_q, dturned_k, dv});
+            const TensorId dq = rotated_back(own_q.out, dturned_q, name + ".q.rotary", query_loop, width),
+                           dk = rotated_back(own_k.out, dturned_k, name + ".k.rotary", key_loop, key_width);
+            std::optional<TensorId> dn;
+            const auto through = [&](const char* part, const std::string& made, const std::string& weight,
+                                     const Adapted& own, TensorId dmade_here, TensorId parameter, double flops) {
+              const auto [dbase, beside] = own.backward(dmade_here);
+              if (beside) dn = dn ? added(*dn, *beside, name + part, " (adapter)") : *beside;
+              dn = from_projection(name + part, made, weight, {dbase, parameter, normed}, flops, dn);
+            };
+            through(".q", "b s a g e", "w a g e", own_q, dq, q_weight, by_queries);
+            through(".k", "b s a e", "w a e", own_k, dk, k_weight, by_keys);
+            through(".v", "b s a e", "w a e", own_v, dv, v_weight, by_keys);
+            return *dn;
           }};
 }
 
@@ -162,8 +183,10 @@ LlamaBlocks::Block LlamaBlocks::gated_mlp(TensorId normed, const std::string& na
   return {y, [=, this](TensorId d) {
             const TensorId dgated = gradient(gated), dbent = gradient(bent), dup = gradient(up), dgate = gradient(gate);
             backward(name + ".down", " (input)", {"linear", "b s w, f w -> b s f", flops}, {d, down_weight}, {dgated});
-            backward(name + ".down", " (weight)", {"linear", "b s f, b s w -> f w", flops}, {gated, d},
-                     {gradient(down_weight)});
+            if (!is_frozen()) {
+              backward(name + ".down", " (weight)", {"linear", "b s f, b s w -> f w", flops}, {gated, d},
+                       {gradient(down_weight)});
+            }
             backward(name + ".mul", " (silu)", {"mul", "b s f, b s f -> b s f"}, {dgated, up}, {dbent});
             backward(name + ".mul", " (up)", {"mul", "b s f, b s f -> b s f"}, {dgated, bent}, {dup});
             TensorId dn = from_projection(name + ".up", "b s f", "w f", {dup, up_weight, normed}, flops, {});
@@ -214,7 +237,7 @@ class LlamaBuilder : private LlamaBlocks {
     const TensorId found = value("embedding.out", token_shape());
     forward("embedding", {"embedding", "b s, v w -> b s w"}, {tokens, table}, {found});
     end_stage([=, this](TensorId d) {
-      token_table_backward("embedding", tokens, d, table, false);
+      if (!is_frozen()) token_table_backward("embedding", tokens, d, table, false);
       return d;
     });
     return found;
@@ -229,7 +252,9 @@ class LlamaBuilder : private LlamaBlocks {
     end_stage([=, this](TensorId d) {
       const TensorId dn = gradient(normed.out);
       backward("head", " (input)", {"linear", "b s v, w v -> b s w", flops}, {d, weight}, {dn});
-      backward("head", " (weight)", {"linear", "b s w, b s v -> w v", flops}, {normed.out, d}, {gradient(weight)});
+      if (!is_frozen()) {
+        backward("head", " (weight)", {"linear", "b s w, b s v -> w v", flops}, {normed.out, d}, {gradient(weight)});
+      }
       return norm_backward(normed, dn, std::nullopt);
     });
     return logits;
@@ -247,6 +272,9 @@ Graph llama_graph(const LlamaGraph& sizes) {
   }
   if (sizes.experts > 0 && sizes.top_k > sizes.experts) {
     throw InputError(fmt::format("llama: top_k: at most experts {}, found {}", sizes.experts, sizes.top_k));
+  }
+  if (sizes.lora > 0 && (sizes.experts > 0 || sizes.kv_rank > 0 || sizes.logits == 1)) {
+    throw InputError("llama: lora: not with experts, kv_rank or logits=end");
   }
   return LlamaBuilder(sizes).run();
 }

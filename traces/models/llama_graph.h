@@ -14,6 +14,7 @@ namespace plimsoll {
 struct LlamaGraph {
   std::uint32_t layers = 32, width = 4096, heads = 32, kv_heads = 8, inner = 14336, sequence = 4096, batch = 1,
                 vocabulary = 128256;
+  std::uint32_t lora = 0;  ///< rank of fp32 adapters of attention's projections, which alone are trained; 0: all is
   static constexpr std::array<std::string_view, 2> views{"graph", "chain"};
   std::uint32_t view = 0;    ///< which of `views`: operators, or their stages
   std::uint32_t window = 0;  ///< keys that a query sees, its own among them; 0: all before it

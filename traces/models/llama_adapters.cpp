@@ -1,0 +1,62 @@
+// Adapters of low rank.
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "traces/models/llama_blocks.h"
+
+namespace plimsoll {
+
+LlamaBlocks::Adapted LlamaBlocks::adapted(TensorId made, TensorId x, const std::string& name, const std::string& input,
+                                          const std::string& output) {
+  if (!is_frozen()) {
+    return {made, [](TensorId d) { return std::pair<TensorId, std::optional<TensorId>>{d, std::nullopt}; }};
+  }
+  const std::string in = "b s " + input, out = "b s " + output, down_axes = input + " r", up_axes = "r " + output;
+  const auto shape_of = [&](TensorId of) { return Shape((*this)[of].shape.begin() + 2, (*this)[of].shape.end()); };
+  Shape down_shape = shape_of(x), up_shape = shape_of(made);
+  double inputs = 1, outputs = 1;
+  for (const std::int64_t extent : down_shape) inputs *= static_cast<double>(extent);
+  for (const std::int64_t extent : up_shape) outputs *= static_cast<double>(extent);
+  down_shape.push_back(of_.lora);
+  up_shape.insert(up_shape.begin(), of_.lora);
+  const double down_flops = product(inputs, of_.lora), up_flops = product(of_.lora, outputs);
+
+  const Made wide = converted(x, fp32(), name + ".adapter.to", in);
+  const auto trained = [&](const std::string& what, Shape shape) {
+    return tensor(name + what, TensorKind::parameter, std::move(shape), 4, "fp32");
+  };
+  const TensorId down = trained(".adapter.down.weight", down_shape), up = trained(".adapter.up.weight", up_shape);
+  const TensorId few = made_value(name + ".adapter.down.out", {samples_, tokens_, of_.lora}, fp32()),
+                 all = like(name + ".adapter.up.out", made, fp32()),
+                 scaled = like(name + ".adapter.mul.out", made, fp32()),
+                 sum = like(name + ".adapter.add.out", made, fp32());
+  const std::string same = out + " -> " + out;
+  forward(name + ".adapter.down", {"linear", in + ", " + down_axes + " -> b s r", down_flops}, {wide.out, down}, {few});
+  forward(name + ".adapter.up", {"linear", "b s r, " + up_axes + " -> " + out, up_flops}, {few, up}, {all});
+  forward(name + ".adapter.mul", {"mul", same}, {all}, {scaled});
+  forward(name + ".adapter.add", {"add", out + ", " + same}, {made, scaled}, {sum});
+  const Made narrow = converted(sum, type_of(made), name + ".adapter.from", out);
+  return {narrow.out, [=, this](TensorId given) -> std::pair<TensorId, std::optional<TensorId>> {
+            const TensorId d = narrow.backward(given);
+            TensorId dmade = d;
+            if (type_of(made) != fp32()) {
+              dmade = gradient(made);
+              backward(name + ".adapter.add", "", {"to", same}, {d}, {dmade});
+            }
+            const TensorId dall = gradient(all), dfew = gradient(few), dwide = gradient(wide.out);
+            backward(name + ".adapter.mul", "", {"mul", same}, {d}, {dall});
+            backward(name + ".adapter.up", " (input)", {"linear", out + ", " + up_axes + " -> b s r", up_flops},
+                     {dall, up}, {dfew});
+            backward(name + ".adapter.up", " (weight)", {"linear", "b s r, " + out + " -> " + up_axes, up_flops},
+                     {few, dall}, {gradient(up)});
+            backward(name + ".adapter.down", " (input)", {"linear", "b s r, " + down_axes + " -> " + in, down_flops},
+                     {dfew, down}, {dwide});
+            backward(name + ".adapter.down", " (weight)", {"linear", in + ", b s r -> " + down_axes, down_flops},
+                     {wide.out, dfew}, {gradient(down)});
+            return {dmade, wide.backward(dwide)};
+          }};
+}
+
+}  // namespace plimsoll
