@@ -75,6 +75,7 @@ struct Partition {
   std::vector<std::vector<PartExchange>> exchanges =
       {};                            ///< by device, in the order in which it sends and receives, one
                                      ///< after the other; empty: as they come, each way by itself
+  bool sends_block = false;          ///< a device computes on when what it has sent has arrived
   bool each_updates_shared = false;  ///< of different parts that share a parameter each has its states and updates it
                                      ///< with the sum of all gradients; else the first one does, and hands it out
 };

@@ -437,6 +437,7 @@ class Lowering {
       for (const StepId earlier : exchanges_.send(by, peer, micro_batch, action.tensor, step)) {
         if (earlier != step) copies_.wait(step, earlier);
       }
+      if (partition_.sends_block) copies_.wait_at_next(here.device, {step});
       copies_[to].hold(peer);
     }
   }

@@ -40,11 +40,11 @@ std::vector<PartitionOutcome> interleaved_partition(const Problem& problem, cons
   const std::uint32_t ranks = ranks_of(problem, options, "interleaved", chunks);
   const PipelineOrder order =
       interleaved_order(ranks, chunks, groups_asked(options, ranks, problem.micro_batches), options.warm_up);
-  return pipeline(problem, options, "interleaved", order, budgets);
+  return with_sends(pipeline(problem, options, "interleaved", order, budgets), options);
 }
 
 constexpr auto interleaved_options = options_of<InterleavedOptions>(
-    stages_option, cut_option, shared_updates_option, work_conserving_option, backward_option,
+    stages_option, cut_option, shared_updates_option, work_conserving_option, backward_option, sends_option,
     chunks_option<InterleavedOptions>,
     option_of<&InterleavedOptions::warm_up>({
         .name = "warm_up",

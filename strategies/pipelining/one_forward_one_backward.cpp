@@ -72,7 +72,7 @@ std::vector<PartitionOutcome> by_turns(const Problem& problem, const TurnOptions
     const std::vector<std::uint32_t> warm_up = warm_up_of(options, strategy, cut, ahead);
     return partition_of(problem, cut, strategy, one_forward_one_backward_order(m, warm_up, cut.copies));
   };
-  return in_buckets(for_budgets(options, budgets, one), options);
+  return with_sends(in_buckets(for_budgets(options, budgets, one), options), options);
 }
 
 std::vector<PartitionOutcome> one_forward_one_backward_partition(const Problem& problem, const TurnOptions& options,
@@ -82,7 +82,7 @@ std::vector<PartitionOutcome> one_forward_one_backward_partition(const Problem& 
 
 constexpr auto one_forward_one_backward_options =
     options_of<TurnOptions>(stages_option, joint_cut_option, shared_updates_option, work_conserving_option,
-                            backward_option, in_flight_option, buckets_option);
+                            backward_option, in_flight_option, buckets_option, sends_option);
 
 std::vector<PartitionOutcome> eager_1f1b_partition(const Problem& problem, const TurnOptions& options,
                                                    std::span<const std::optional<Bytes>> budgets) {
@@ -91,7 +91,7 @@ std::vector<PartitionOutcome> eager_1f1b_partition(const Problem& problem, const
 
 constexpr auto eager_1f1b_options =
     options_of<TurnOptions>(stages_option, joint_cut_option, shared_updates_option, work_conserving_option,
-                            backward_option, in_flight_option, buckets_option);
+                            backward_option, in_flight_option, buckets_option, sends_option);
 
 }  // namespace
 

@@ -89,4 +89,9 @@ std::vector<PartitionOutcome> in_buckets(std::vector<PartitionOutcome> outcomes,
   return each_changed(std::move(outcomes), [size = *options.bucket](Partition& partition) { partition.bucket = size; });
 }
 
+std::vector<PartitionOutcome> with_sends(std::vector<PartitionOutcome> outcomes, const LineOptions& options) {
+  if (!options.sends_block) return outcomes;
+  return each_changed(std::move(outcomes), [](Partition& partition) { partition.sends_block = true; });
+}
+
 }  // namespace plimsoll

@@ -47,4 +47,7 @@ std::vector<PartitionOutcome> pipeline(const Problem&, const LineOptions&, std::
 /// together.
 std::vector<PartitionOutcome> in_buckets(std::vector<PartitionOutcome>, const LineOptions&);
 
+/// The same partitions, with sends as `sends_option` says.
+std::vector<PartitionOutcome> with_sends(std::vector<PartitionOutcome>, const LineOptions&);
+
 }  // namespace plimsoll

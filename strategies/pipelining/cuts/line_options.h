@@ -16,6 +16,7 @@ struct LineOptions {
   bool first_updates = false;  ///< as Partition::each_updates_shared
   bool work_conserving = false;
   bool splits_backward = false;
+  bool sends_block = false;     ///< as Partition::sends_block
   std::optional<Bytes> bucket;  ///< unset: gradients of copies are all-reduced each alone
 };
 
@@ -85,6 +86,14 @@ inline constexpr auto backward_option = option_of<&LineOptions::splits_backward>
     .name = "backward",
     .words = "whole split",
     .help = "split: the gradient of a stage's input is sent before the gradients of its weights are computed",
+});
+
+inline constexpr auto sends_option = option_of<&LineOptions::sends_block>({
+    .name = "sends",
+    .words = "buffered blocking",
+    .help = "buffered: a device computes on while it sends; blocking: only when what it has sent has arrived, as "
+            "Megatron-LM "
+            "does where transfers are not overlapped",
 });
 
 /// Of strategies whose turns only wait for what they read, so that they may be taken in another order.

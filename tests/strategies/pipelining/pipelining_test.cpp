@@ -446,5 +446,57 @@ TEST_CASE("orders are the same in any unit of time", "[pipelining][eleventh-10]"
   }
 }
 
+/// When a pipeline ends whose devices compute on only when what they have sent has arrived: each device's turns one
+/// after the other, by hand.
+double end_of_blocking_pipeline(std::uint32_t p, std::uint32_t m, const Pieces& time) {
+  const double backward = time.b + time.w;
+  std::vector<double> free(p, 0);
+  std::vector<std::vector<double>> came(p, std::vector<double>(m, 0)), back = came;  // inputs, gradients
+  std::vector<std::uint32_t> done_forward(p, 0), done_backward(p, 0);
+  const auto turn = [&](std::uint32_t s) {
+    const bool warms_up = done_forward[s] < std::min(p - s, m);
+    const bool is_forward = done_forward[s] < m && (warms_up || done_forward[s] - done_backward[s] < p - s);
+    const std::uint32_t i = is_forward ? done_forward[s] : done_backward[s];
+    const bool is_there = is_forward ? s == 0 || done_forward[s - 1] > i : s + 1 == p || done_backward[s + 1] > i;
+    if (i == m || !is_there) return false;
+    const double ends = std::max(free[s], (is_forward ? came : back)[s][i]) + (is_forward ? time.f : backward);
+    const bool sends = is_forward ? s + 1 < p : s > 0;
+    free[s] = ends + (sends ? time.c : 0);
+    if (sends) (is_forward ? came[s + 1] : back[s - 1])[i] = free[s];
+    if (is_forward && s + 1 == p) back[s][i] = ends;
+    ++(is_forward ? done_forward : done_backward)[s];
+    return true;
+  };
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (std::uint32_t s = 0; s < p; ++s) {
+      while (turn(s)) goes_on = true;
+    }
+  }
+  return std::ranges::max(free);
+}
+
+TEST_CASE("where sends block, devices compute on when what they have sent has arrived", "[pipelining]") {
+  const Pieces time{.f = 1, .b = 1, .w = 1, .c = 0.125};
+  for (const std::uint32_t p : {1, 2, 3, 5}) {
+    for (const std::uint32_t m : {1, 2, 4, 9}) {
+      INFO(p << " devices, " << m << " micro-batches");
+      const std::string stages = "stages=" + std::to_string(p);
+      const Run blocking = run_of("1f1b(" + stages + ",sends=blocking)", p, p, m, time);
+      const Run buffered = run_of("1f1b(" + stages + ")", p, p, m, time);
+      CHECK(blocking.makespan.value == Approx(end_of_blocking_pipeline(p, m, time)));
+      CHECK(blocking.makespan >= buffered.makespan);
+      if (p > 2 && m > p) CHECK(blocking.makespan > buffered.makespan);
+      // Without transfers there is nothing to wait for.
+      const Run still = run_of("1f1b(" + stages + ",sends=blocking)", p, p, m, {.c = 0});
+      CHECK(still.makespan.value == Approx((m + p - 1) * 3));
+    }
+  }
+  CHECK(run_of("interleaved(stages=2,chunks=2,sends=blocking)", 2, 4, 4, time).makespan >
+        run_of("interleaved(stages=2,chunks=2)", 2, 4, 4, time).makespan);
+  CHECK(run_of("eager_1f1b(stages=3,sends=blocking)", 3, 3, 8, time).makespan >
+        run_of("eager_1f1b(stages=3)", 3, 3, 8, time).makespan);
+}
+
 }  // namespace
 }  // namespace plimsoll
