@@ -61,7 +61,7 @@ def megatron(tensor, data, pipeline, chunks=1):
     parts = [f"megatron(tensor={tensor})"] if tensor > 1 else []
     parts += [f"data_parallel(ranks={data},overlap=no)"] if data > 1 else []
     if pipeline > 1:
-        parts.append("1f1b" if chunks == 1 else f"interleaved(chunks={chunks})")
+        parts.append("1f1b(sends=blocking)" if chunks == 1 else f"interleaved(chunks={chunks},sends=blocking)")
     return "|".join(parts + ["full_recompute"])
 
 

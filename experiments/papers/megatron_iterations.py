@@ -47,7 +47,7 @@ def iteration(program, folder, model, rates, is_full):
     _, layers, width, heads, batch, nodes, micro_batches, chunks, _, _ = model
     file = pathlib.Path(folder) / "platform.yaml"
     file.write_text(platform(nodes, *rates))
-    pipeline = "" if nodes == 1 else "|1f1b" if chunks == 1 else f"|interleaved(chunks={chunks})"
+    pipeline = "" if nodes == 1 else "|1f1b(sends=blocking)" if chunks == 1 else f"|interleaved(chunks={chunks},sends=blocking)"
     strategy = (f"megatron(tensor=8){pipeline}|full_recompute" if is_full else
                 f"recompute_ops|megatron(tensor=8,sequence=yes){pipeline}")
     trace = (f"transformer:layers={layers},width={width},heads={heads},sequence=2048,batch={batch},vocabulary=51200,"
