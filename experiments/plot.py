@@ -311,13 +311,12 @@ def remove_leftovers(path):
             os.remove(os.path.join(folder, name))
 
 
-def write(canvas, path, **how):
+def write(canvas, path, box, **how):
     """Written beside and renamed: readers see the old figure or the new one."""
     remove_leftovers(path)
     unfinished = "%s.unfinished-%d" % (path, os.getpid())
     try:
-        # Long names of strategies widen the figure.
-        canvas.savefig(unfinished, format=path.rpartition(".")[2], bbox_inches="tight", pad_inches=0.12, **how)
+        canvas.savefig(unfinished, format=path.rpartition(".")[2], bbox_inches=box, **how)
         os.replace(unfinished, path)
     finally:
         if os.path.exists(unfinished):
@@ -325,9 +324,11 @@ def write(canvas, path, **how):
 
 
 def save(canvas, stem):
-    write(canvas, stem + ".svg", metadata={"Date": None, "Creator": "plimsoll report"})
-    write(canvas, stem + ".pdf", metadata={"CreationDate": None, "Creator": "plimsoll report", "Producer": None})
-    write(canvas, stem + ".png", dpi=160, metadata={"Software": None})
+    # Long names of strategies widen the figure. Asked for once: it takes as long as drawing.
+    box = canvas.get_tightbbox(canvas.canvas.get_renderer()).padded(0.12)
+    write(canvas, stem + ".svg", box, metadata={"Date": None, "Creator": "plimsoll report"})
+    write(canvas, stem + ".pdf", box, metadata={"CreationDate": None, "Creator": "plimsoll report", "Producer": None})
+    write(canvas, stem + ".png", box, dpi=160, metadata={"Software": None})
     plt.close(canvas)
 
 

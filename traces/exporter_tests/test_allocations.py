@@ -6,6 +6,7 @@ import unittest.mock
 
 from .peaks import plain_order_peak, replayed_peak
 from .support import MODELS, NO_TORCH, SMALL_GPT, WithFolder, torch
+from .turns import eleventh
 
 if torch is not None:
     from plimsoll.trace import allocation_log
@@ -37,12 +38,14 @@ class Allocations(WithFolder):
         for name, key in (("new", f"{plain}_peak_bytes"), ("accumulate", f"{plain.removesuffix('_iteration')}_accumulate_peak_bytes")):
             self.assertEqual(plain_order_peak(trace["allocations"]["plain"][name]), check[key])
 
+    @eleventh(5)
     def test_replayed_they_give_the_peaks_of_whole_iterations(self):
         self.check_peaks(self.trace("gpt", *SMALL_GPT, counter="malloc"), "plain_iteration")
         for name in ("early", "skip", "tied"):
             with self.subTest(name):
                 self.check_peaks(self.trace(name, counter="malloc"), "plain_iteration")
 
+    @eleventh(0)
     def test_of_a_model_that_is_cut_they_are_those_of_its_calls(self):
         for name in ("lstm",):
             with self.subTest(name):

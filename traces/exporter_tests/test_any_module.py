@@ -102,6 +102,7 @@ class AnyModule(WithFolder):
             with self.subTest(name):
                 self.assertAlmostEqual(freed_after_last_use_peak(trace), trace["source"]["check"]["plain_iteration_peak_bytes"], delta=64)
 
+    @eleventh(6)
     def test_a_plan_can_name_stages_boundaries_and_model(self):
         for name in NAMES:
             trace = self.of_model(name, "--stages", "auto")
@@ -168,6 +169,7 @@ class ManyModules(WithFolder):
 
 class Precision(WithFolder):
     @unittest.skipIf(torch is None, NO_TORCH)
+    @eleventh(4)
     def test_autocast_saves_narrow_activations_and_casts_beside_wide_weights(self):
         """x (3, 10) -> linear, ReLU (3, 20): saved are casts of x and of the weight, 2 bytes an element, and the result."""
         trace = self.trace("small", "--amp", "bf16", counter="malloc")
@@ -179,6 +181,7 @@ class Precision(WithFolder):
         self.assertEqual(trace["source"]["check"]["identity"], "exact on all stages")
 
     @unittest.skipIf(torch is None, NO_TORCH)
+    @eleventh(9)
     def test_peaks_under_autocast_are_those_of_the_model_as_it_is(self):
         from plimsoll.torch.versions import why_no_bf16_products
         if why_no_bf16_products():
@@ -208,6 +211,7 @@ class Precision(WithFolder):
 
 @unittest.skipIf(torch is None, NO_TORCH)
 class Updates(WithFolder):
+    @eleventh(4)
     def test_states_and_steps_of_a_small_network(self):
         numbers = 10 * 20 + 20 + 20 * 5 + 5
         for name, states in (("sgd", 0), ("momentum", 1), ("adam", 2)):

@@ -199,6 +199,7 @@ class ChainTrace(WithFolder):
         self.assertIn(1, [use["tensor"] for use in stage["boundary_uses"]])
         self.assertEqual(trace["stages"][0]["saved_bytes"] - trace["stages"][0]["output_bytes"], 0)
 
+    @eleventh(4)
     def test_tensors_hidden_from_autograd_break_the_identity_and_no_trace_is_written(self):
         output = os.path.join(self.folder.name, "hidden.json")
         arguments = ("--model", f"{self.model}:hidden", "--repetitions", "2", "-o", output)

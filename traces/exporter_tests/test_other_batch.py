@@ -4,6 +4,7 @@ import unittest
 from unittest import mock
 
 from .support import NO_TORCH, WithFolder, torch
+from .turns import eleventh
 
 if torch is not None:
     from plimsoll.trace import graph_trace
@@ -25,6 +26,7 @@ class OtherBatch(WithFolder):
         self.assertTrue(torch.equal(rows["x"], given["x"].flip(0)))
         self.assertEqual(targets.dtype, torch.bool)
 
+    @eleventh(9)
     def test_what_follows_from_data_is_planned_for_at_most(self):
         trace = self.trace("chosen", "--stages", "first,second")
         x = torch.ones(10, 4)
@@ -39,6 +41,7 @@ class OtherBatch(WithFolder):
         self.assertEqual(trace["source"]["no_allocations_because"], "sizes follow from data")
         self.assertNotIn("allocations", trace)
 
+    @eleventh(6)
     def test_a_model_that_takes_no_other_numbers_is_asked_with_other_rows(self):
         trace = self.trace("chosen_strictly", "--stages", "first,second")
         self.assertNotIn("at_most", trace["source"]["pytorch"])

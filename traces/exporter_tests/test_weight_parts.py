@@ -3,6 +3,7 @@
 import unittest
 
 from .support import NO_TORCH, SMALL_GPT, WithFolder, torch
+from .turns import eleventh
 
 
 @unittest.skipIf(torch is None, NO_TORCH)
@@ -63,6 +64,7 @@ class WeightParts(WithFolder):
         # loss makes the sum's 4, the mean's, and two products before the result.
         self.check_part_workspaces(trace, [(0, 0, 288), (0, None, None), (4 + 3 * 128, 0, 0)])
 
+    @eleventh(5)
     def test_saved_tensors_that_no_node_shows_leave_what_stays_for_the_weights_unknown(self):
         trace = self.trace("unseen", "--no-identity-check")
         for key in ("weight_saved_bytes", "backward_input_workspace_bytes"):

@@ -9,6 +9,7 @@ import copy
 import unittest
 
 import left_out
+from turns import eleventh
 
 try:
     import torch
@@ -426,6 +427,7 @@ class WeightedLosses(unittest.TestCase):
         torch.manual_seed(0)
         self.model, self.x, self.y = Classes(), torch.randn(5, 6), torch.randint(4, (5,))
 
+    @eleventh(10)
     def test_what_the_exporter_counts_of_a_loss_is_what_the_step_moves(self):
         """Also with numbers that are saved as tensors, and with tensors that were there before, which are no stage's."""
         for name, make in WEIGHTED.items():

@@ -11,6 +11,7 @@ import weakref
 from unittest import mock
 
 import left_out
+from turns import eleventh
 
 try:
     import torch
@@ -52,6 +53,7 @@ class Memory(unittest.TestCase):
         gradients = sum(p.grad.numel() * p.grad.element_size() for p in model.parameters())
         self.assertEqual(live_bytes() - before, gradients + storage_of(got).nbytes())
 
+    @eleventh(0)
     def test_what_a_plan_drops_is_gone_at_once(self):
         """A stage's input that no backward reads; what the stage saves; and what autograd saved, as the backward goes on."""
         torch.manual_seed(0)
@@ -95,6 +97,7 @@ class Memory(unittest.TestCase):
                 step(x)
         return counts, [round((live - seen[0]) / 400_000) for live in seen[:-1]]
 
+    @eleventh(9)
     def test_autograd_holds_what_the_plan_leaves_alone(self):
         counts, live = self.asked(hand_plans.store_all(4))
         self.assertGreater(counts[0], 6)
@@ -102,6 +105,7 @@ class Memory(unittest.TestCase):
         self.assertEqual(live[:4], [0, 2, 4, 6], "the result of its Tanh and its output, of each stage")
         self.assertEqual(live[5:], [7, 5, 3], "with the gradient of the output")
 
+    @eleventh(1)
     def test_autograd_holds_the_same_of_each_micro_batch(self):
         """Of which the second goes the short way in the first step already, before anybody knows what it saves."""
         counts, _ = self.asked(hand_plans.store_all(4), micro_batches=2)
@@ -121,6 +125,7 @@ class Memory(unittest.TestCase):
         gc.enable()
         self.assertEqual([one() for one in gone], [None, None])
 
+    @eleventh(6)
     def test_autograd_holds_nothing_that_the_plan_drops_before(self):
         steps = [("S", 0), ("S", 1), ("S", 2), ("F", 0), ("S", 3), ("B", 3), ("B", 2), ("B", 1), ("B", 0)]
         counts, live = self.asked(steps, {2: ["x1"]})  # what stage 1 reads, dropped and made anew
@@ -128,6 +133,7 @@ class Memory(unittest.TestCase):
         self.assertGreater(counts[1], 0, "of stage 1")
         self.assertEqual(live[:4], [0, 2, 4, 5])
 
+    @eleventh(5)
     def test_autograd_holds_no_second_copy_of_what_is_there(self):
         """What a forward makes that runs again stays as it is: its backward reads that, not what it has made a second time."""
         class Both(nn.Linear):
@@ -187,6 +193,7 @@ class Memory(unittest.TestCase):
         model(x)
         self.assertFalse(model.last.is_gone)
 
+    @eleventh(0)
     def test_what_goes_to_the_host_is_gone_until_it_comes_back(self):
         torch.manual_seed(0)
         model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh(), nn.Linear(100, 100)) for _ in range(4)])
@@ -202,6 +209,7 @@ class Memory(unittest.TestCase):
         self.assertEqual(held[1:4], [2, 4, 3], "saved and output of stage 0; of 1; without what stage 0 has saved")
         self.assertEqual(held[11] - held[10], 1, "it has come back")
 
+    @eleventh(10)
     def test_a_value_between_stages_that_goes_to_the_host_is_gone_too(self):
         torch.manual_seed(0)
         model, x = nn.Sequential(*[nn.Linear(100, 100) for _ in range(4)]), torch.randn(1000, 100)  # a stage saves its input alone

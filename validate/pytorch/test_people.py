@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import left_out
+from turns import eleventh
 
 try:
     import torch
@@ -258,6 +259,7 @@ class SmallerInputs(unittest.TestCase):
                 step(tokens, tokens.long())
         self.assertTrue(all(p.grad is None for p in self.model.parameters()), "nothing has been done")
 
+    @eleventh(1)
     def test_no_action_finds_more_than_with_the_larger(self):
         """Bytes that Python reaches before each forward and backward, less those before the first; and the host's buffers are the same."""
         step, seen = apply(self.model, self.offloading(32, batch=8), loss=loss_of, otherwise="at most"), {}

@@ -68,7 +68,7 @@ class TrainsAsPlainTraining(unittest.TestCase):
         for (name, a), b in zip(other.state_dict().items(), watched.state_dict().values()):
             self.assertTrue(torch.equal(a, b), name)
 
-    @eleventh(8)
+    @eleventh(7)
     def test_every_model_by_every_sequence(self):
         everything = os.environ.get("PLIMSOLL_TESTS") == "all"
         for number, name in enumerate(models.MODELS):
