@@ -84,9 +84,11 @@ def reserved(points):
 def proven(figure):
     """What is proven of time by budget, ascending: a list for each class of schedules, of points (budget, time) below
     which none of the class is. A class is what strategies' bounds agree on, to a percent. A budget between two has at
-    least the bound of the larger one."""
+    least the bound of the larger one. Bounds of another problem, which a strategy's first pass has made, are left out."""
     classes = []
     for series in figure["series"]:
+        if series.get("changes_problem"):
+            continue
         bounds = {point["memory_budget_bytes"]: point["makespan_s"] / (1 + point["gap"]) for point in series["points"]
                   if point["feasible"] and point.get("gap") is not None and point.get("memory_budget_bytes")}
         for same in classes:

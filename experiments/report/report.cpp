@@ -14,6 +14,7 @@
 
 #include "experiments/report/gantt.h"
 #include "experiments/report/mesh_picture.h"
+#include "experiments/study/class_bound.h"
 #include "experiments/study/csv.h"
 #include "experiments/study/result_fields.h"
 #include "experiments/sweep/record_check.h"
@@ -182,8 +183,11 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
     }
     const std::string note = points.empty() ? without_points(facts, strategy, failures) : without_answers(points);
     Json reason = reason_of(facts, strategy, points, failures);
-    series.push_back(
-        {{"strategy", strategy}, {"note", note}, {"reason", std::move(reason)}, {"points", std::move(points)}});
+    series.push_back({{"strategy", strategy},
+                      {"note", note},
+                      {"reason", std::move(reason)},
+                      {"changes_problem", changes_its_problem(strategy.get<std::string>())},
+                      {"points", std::move(points)}});
   }
   add_timelines(figure, records, strategies, taken);
   return figure;

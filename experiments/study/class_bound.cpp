@@ -25,6 +25,11 @@ bool offloads(const Pass& pass) {
 
 }  // namespace
 
+bool changes_its_problem(std::string_view pipeline) {
+  const StrategyInfo* first = find_strategy(pipeline.substr(0, pipeline.find_first_of("(|")));
+  return first != nullptr && changes_problem(*first);
+}
+
 bool packs(std::span<const Pass> passes) {
   return std::ranges::any_of(passes, [](const Pass& pass) { return pass.strategy->family == Family::compression; });
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "sim/bound/iteration_bound.h"
@@ -35,5 +36,8 @@ class ClassBounds {
 Stays stays_with(std::span<const Pass>);
 
 bool packs(std::span<const Pass>);
+
+/// Whether the first pass of a pipeline, by its text, leaves another problem, to which the gaps are then.
+bool changes_its_problem(std::string_view pipeline);
 
 }  // namespace plimsoll

@@ -32,8 +32,8 @@ struct StageOps {
 
 class ChainOfGraph {
  public:
-  ChainOfGraph(Problem problem, Backward backward)
-      : problem_(std::move(problem)), graph_(problem_.graph), backward_(backward) {}
+  ChainOfGraph(Problem problem, Backward backward, Unread unread)
+      : problem_(std::move(problem)), graph_(problem_.graph), backward_(backward), unread_(unread) {}
 
   Problem run() {
     if (device_classes(problem_.platform, problem_.platform.devices.size()).one.size() > 1) {
@@ -51,6 +51,7 @@ class ChainOfGraph {
     chain_.source.device = problem_.platform.devices.front().model;
     for (std::size_t i = 0; i < stages_.size(); ++i) add_stage(i);
     add_boundaries();
+    if (unread_ == Unread::stay) add_unread();
     Problem made = problem_;
     made.chain = with_loss(chain_);
     exchanges_.resize(made.chain->stages.size());
@@ -273,8 +274,8 @@ class ChainOfGraph {
     const auto is_kept = [&](TensorId t) { return is_output(t) || is_among(ops.inner, t); };
     stage.forward_workspace = beyond(most_made(ops.forward, is_kept), stage.saved - passed);
     stage.forward_nograd_workspace = beyond(most_made(ops.forward, is_output), stage.output - passed);
-    stage.backward_workspace = stage.backward_accumulate_workspace =
-        beyond(most_made(ops.backward, [](TensorId) { return false; }), stage.input_gradient);
+    stage.backward_workspace = stage.backward_accumulate_workspace = beyond(
+        most_made(ops.backward, [&](TensorId t) { return is_among(ops.input_gradients, t); }), stage.input_gradient);
     add_parameters(stage, ops);
     chain_.stages.push_back(std::move(stage));
     exchanges_.push_back(exchanges_beside(problem_, ops.forward, ops.backward));
@@ -331,6 +332,17 @@ class ChainOfGraph {
       }
     }
     if (gradients != trained) stage.parameter_gradient = gradients;
+  }
+
+  /// As parameters that nobody trains.
+  void add_unread() {
+    std::set<StorageId> known;
+    for (const TensorId t : network_input()) known.insert(graph_[t].storage);
+    for (const Tensor& tensor : graph_.tensors) {
+      const bool counts = tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::input;
+      if (!counts || parameters_.contains(tensor.storage) || !known.insert(tensor.storage).second) continue;
+      chain_.parameters.push_back({tensor.name, tensor.bytes, tensor.dtype, false});
+    }
   }
 
   /// By storage: parameters that a gradient is of, or that an update changes.
@@ -426,6 +438,7 @@ class ChainOfGraph {
   Problem problem_;
   const Graph& graph_;
   Backward backward_;
+  Unread unread_;
   Chain chain_;
   std::vector<StageExchanges> exchanges_;  // by stage
   std::vector<PassExchanges> within_;
@@ -439,9 +452,9 @@ class ChainOfGraph {
 
 }  // namespace
 
-std::variant<Problem, std::string> as_chain(Problem problem, Backward backward) {
+std::variant<Problem, std::string> as_chain(Problem problem, Backward backward, Unread unread) {
   try {
-    return ChainOfGraph(std::move(problem), backward).run();
+    return ChainOfGraph(std::move(problem), backward, unread).run();
   } catch (NotAChain& cannot) {
     return std::move(cannot.why);
   }

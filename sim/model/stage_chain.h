@@ -8,6 +8,9 @@
 
 namespace plimsoll {
 
+/// Whether parameters that no stage reads, and all inputs but the first, stay on the device beside the chain.
+enum class Unread : bool { left_out, stay };
+
 /// The problem with a chain of one stage for each of the graph's stages, and the chain's graph; updates are the
 /// graph's, with all that they sum and hand out. Times are those on the platform's first device.
 ///  - A stage's forward and backward are its ops one after the other, collectives within them too. Those beside them
@@ -17,6 +20,6 @@ namespace plimsoll {
 ///    Their gradients are one tensor for each boundary: what passes by counts twice while a backward runs.
 /// Or in one sentence why there is none: ops of a stage that are apart, a value that an earlier stage reads, devices
 /// that are not alike.
-std::variant<Problem, std::string> as_chain(Problem, Backward);
+std::variant<Problem, std::string> as_chain(Problem, Backward, Unread = Unread::left_out);
 
 }  // namespace plimsoll

@@ -1,0 +1,107 @@
+// Graphs seen as chains of the stages between their narrow places.
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <variant>
+
+#include "strategies/compose/plan.h"
+#include "strategies/compose/spec.h"
+#include "tests/generate/problems.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
+#include "tests/strategies/judged_plan.h"
+
+namespace plimsoll {
+namespace {
+
+std::variant<Problem, std::string> as_chain_of_stages(const Problem& problem) {
+  const std::vector<Pass> passes = parse_spec("chain", "test");
+  return passes[0].strategy->transform(problem, passes[0].options);
+}
+
+/// A chain whose backwards read all that a stage has: its graph says as much as itself.
+Chain chain_with_all_kept(std::uint64_t seed, Random& random) {
+  Chain chain = random_small_chain(seed, random.between(2, 4), false);  // so few that `exact` ends
+  for (Stage& stage : chain.stages) {
+    stage.keeps_input = stage.keeps_output = stage.recomputable = true;
+    stage.forward_nograd_workspace = stage.forward_workspace;
+    stage.parameters.clear();
+  }
+  return chain;
+}
+
+TEST_CASE("the graph of a chain becomes no faster chain, with the same work", "[transform][chain][property]") {
+  for (const RandomCase seed : random_cases(1, 60)) {
+    INFO("seed " << seed);
+    Random random(seed);
+    const Problem of_chain = problem_of(chain_with_all_kept(seed, random), gpus({}));
+    const Problem of_graph = problem_of(of_chain.graph, gpus({}));
+    const auto made = as_chain_of_stages(of_graph);
+    if (std::holds_alternative<std::string>(made)) continue;
+    const Problem& again = std::get<Problem>(made);
+    Seconds work, was;
+    for (const Stage& stage : again.chain->stages) work += stage.forward + stage.backward;
+    for (const Stage& stage : of_chain.chain->stages) was += stage.forward + stage.backward;
+    CHECK(work.value == Approx(was.value));
+    CHECK(again.chain->stages.size() <= of_chain.chain->stages.size());
+    for (const Bytes budget : front_budgets(again, parse_spec("exact", "test"))) {
+      const Plan staged = judged(of_graph, "chain|exact", budget);
+      CHECK(staged.makespan.value >= planned(of_graph, "exact", budget).makespan.value - 1e-9);
+    }
+  }
+}
+
+TEST_CASE("a row of ops is a chain of one stage an op", "[transform][chain]") {
+  const Chain chain = even_chain(5);  // and a loss
+  const Problem of_graph = problem_of(problem_of(chain, gpus({})).graph, gpus({}));
+  const Problem again = std::get<Problem>(as_chain_of_stages(of_graph));
+  REQUIRE(again.chain->stages.size() == 6);
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK(again.chain->stages[i].forward.value == 1);
+    CHECK(again.chain->stages[i].backward.value == 2);
+    CHECK(again.chain->stages[i].output == Bytes{10});
+    CHECK(again.chain->stages[i].saved == Bytes{15});
+  }
+  for (const Bytes budget : front_budgets(problem_of(chain, gpus({})), parse_spec("rotor(slots=100000)", "test"))) {
+    CHECK(judged(of_graph, "chain|rotor(slots=100000)", budget).makespan ==
+          planned(problem_of(chain, gpus({})), "rotor(slots=100000)", budget).makespan);
+  }
+}
+
+TEST_CASE("no plan of a graph's chain is faster than the graph's fastest plan", "[transform][chain][property]") {
+  std::size_t compared = 0;
+  for (const RandomCase seed : random_cases(1, 120)) {
+    INFO("seed " << seed);
+    const Problem problem = problem_of(random_graph(seed, 4), gpus({}));
+    const auto made = as_chain_of_stages(problem);
+    if (std::holds_alternative<std::string>(made)) continue;
+    for (const Bytes budget : front_budgets(std::get<Problem>(made), parse_spec("exact", "test"))) {
+      const Plan staged = judged(problem, "chain|exact", budget);
+      CHECK(staged.makespan.value >= planned(problem, "exact", budget).makespan.value - 1e-9);
+      ++compared;
+    }
+  }
+  if (all_cases()) CHECK(compared > 100);
+}
+
+TEST_CASE("a chain stays as it is, and a graph without narrow places is refused", "[transform][chain]") {
+  const Problem chain = problem_of(even_chain(3), gpus({}));
+  CHECK(std::get<Problem>(as_chain_of_stages(chain)).graph == chain.graph);
+  Graph wide;  // two values at every place
+  wide.name = "wide";
+  const auto add = [&](std::string name, TensorKind kind) {
+    wide.tensors.push_back({.name = std::move(name), .kind = kind, .bytes = Bytes{4}, .storage = {}});
+    wide.tensors.back().storage = id_at<StorageId>(wide.storages++);
+    return id_at<TensorId>(wide.tensors.size() - 1);
+  };
+  const TensorId in = add("in", TensorKind::input), a = add("a", TensorKind::activation),
+                 b = add("b", TensorKind::activation), c = add("c", TensorKind::activation);
+  wide.ops.push_back({.name = "both", .duration = Seconds{1}, .inputs = {in}, .outputs = {a, b}});
+  wide.ops.push_back({.name = "loss", .duration = Seconds{1}, .inputs = {a, b}, .outputs = {c}});
+  CHECK(std::get<std::string>(as_chain_of_stages(problem_of(wide, gpus({})))) ==
+        "'wide' has no place in its forward where one value alone goes on");
+}
+
+}  // namespace
+}  // namespace plimsoll
