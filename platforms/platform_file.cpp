@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "platforms/efficiency_file.h"
 #include "platforms/platform_draft.h"
@@ -11,6 +12,7 @@
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
 #include "sim/io/one_of.h"
+#include "sim/io/quantity.h"
 #include "sim/io/reference_options.h"
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
@@ -135,6 +137,7 @@ const Field<DeviceKind, const YamlCursor&> device_fields[] = {
      [](DeviceKind& k, const YamlCursor& c) { k.device.memory_bandwidth = c.bandwidth(); }},
     {"adam", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.adam = c.bandwidth(); }},
     {"launch_overhead", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.launch_overhead = c.seconds(); }},
+    {"host_launch", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.host_launch = c.seconds(); }},
     {"overlap_slowdown", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.overlap_slowdown = read_slowdown(c); }},
     {"codecs", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.codec_rates = read_codec_rates(c); }},
@@ -263,15 +266,26 @@ Platform load_platform(std::string_view reference) {
 Platform with_options(Platform platform, std::string_view reference) {
   if (reference_name(reference) == reference) return platform;
   std::string efficiency;
+  std::optional<Seconds> host_launch;
   const ReferenceOption options[] = {{"efficiency",
                                       [&](std::string_view text) -> std::string {
                                         efficiency = text;
                                         return text.empty() ? "expected a file of efficiencies" : "";
                                       },
-                                      [&] { return efficiency; }}};
+                                      [&] { return efficiency; }},
+                                     {"host_launch",
+                                      [&](std::string_view text) -> std::string {
+                                        const Parsed<Seconds> parsed = parse_seconds(text);
+                                        if (parsed.fine()) host_launch = parsed.value;
+                                        return parsed.complaint;
+                                      },
+                                      [&] { return host_launch ? format_seconds(*host_launch) : std::string(); }}};
   set_reference_options(reference, options);
-  const auto shared = std::make_shared<const Efficiency>(load_efficiency(efficiency));
-  for (Device& device : platform.devices) device.efficiency = shared;
+  const auto shared = efficiency.empty() ? nullptr : std::make_shared<const Efficiency>(load_efficiency(efficiency));
+  for (Device& device : platform.devices) {
+    if (shared) device.efficiency = shared;
+    device.host_launch = host_launch.value_or(device.host_launch);
+  }
   platform.name = reference;
   return platform;
 }

@@ -113,6 +113,8 @@ const Field<StageDraft, JsonCursor> stage_fields[] = {
     {"backward_flops", optional, [](StageDraft& d, JsonCursor c) { d.stage.backward_flops = c.flops(); }},
     {"forward_bytes_moved", optional, [](StageDraft& d, JsonCursor c) { d.stage.forward_bytes_moved = c.bytes(); }},
     {"backward_bytes_moved", optional, [](StageDraft& d, JsonCursor c) { d.stage.backward_bytes_moved = c.bytes(); }},
+    {"forward_kernels", optional, [](StageDraft& d, JsonCursor c) { d.stage.forward_kernels = c.number(); }},
+    {"backward_kernels", optional, [](StageDraft& d, JsonCursor c) { d.stage.backward_kernels = c.number(); }},
     {"recomputable", optional, [](StageDraft& d, JsonCursor c) { d.stage.recomputable = c.boolean(); }},
 };
 

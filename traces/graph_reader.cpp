@@ -72,6 +72,7 @@ const Field<OpDraft, JsonCursor> op_fields[] = {
     {"time_s", optional, [](OpDraft& d, JsonCursor c) { d.op.duration = c.seconds(); }},
     {"flops", optional, [](OpDraft& d, JsonCursor c) { d.op.flops = c.flops(); }},
     {"bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.bytes_moved = c.bytes(); }},
+    {"kernels", optional, [](OpDraft& d, JsonCursor c) { d.op.kernels = c.number(); }},
     {"workspace_bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.workspace = c.bytes(); }},
     {"inputs", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.inputs, c); }},
     {"outputs", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.outputs, c); }},

@@ -102,6 +102,8 @@ Json stage_json(const Stage& stage) {
   if (stage.backward_flops) json["backward_flops"] = stage.backward_flops->count;
   if (stage.forward_bytes_moved) json["forward_bytes_moved"] = stage.forward_bytes_moved->count;
   if (stage.backward_bytes_moved) json["backward_bytes_moved"] = stage.backward_bytes_moved->count;
+  if (stage.forward_kernels) json["forward_kernels"] = *stage.forward_kernels;
+  if (stage.backward_kernels) json["backward_kernels"] = *stage.backward_kernels;
   json["recomputable"] = stage.recomputable;
   return json;
 }
@@ -125,6 +127,7 @@ Json op_json(const Op& op) {
   if (op.load > Seconds{0}) json["load_s"] = op.load.value;
   if (op.flops) json["flops"] = op.flops->count;
   if (op.bytes_moved) json["bytes"] = op.bytes_moved->count;
+  if (op.kernels) json["kernels"] = *op.kernels;
   json["workspace_bytes"] = op.workspace.count;
   if (op.nograd_workspace) json["nograd_workspace_bytes"] = op.nograd_workspace->count;
   if (op.accumulate_workspace) json["accumulate_workspace_bytes"] = op.accumulate_workspace->count;

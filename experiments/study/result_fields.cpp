@@ -278,8 +278,14 @@ const ResultField fields[] = {
      "live bytes of the fullest host at its peak. Behind hybrid strategies this and `memories` are the share of the "
      "ranks that a device stands for",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return host_peak(m).count; }); }},
+    {"issue_s", seconds, sometimes, "no device of the platform has a `host_launch`", "issue",
+     "what the busiest host takes to issue kernels, ahead of its device. The iteration is simulated with it",
+     [](const Result& of) -> Json {
+       if (!of.answer || !of.answer->issue) return nullptr;
+       return of.answer->issue->value;
+     }},
     {"promised_makespan_s", seconds, sometimes, no_promise, "",
-     "the planner's own; the program ends with 3 where it is not the simulation's",
+     "the planner's own; the program ends with 3 where it is not the simulation's, without the issue of hosts",
      [](const Result& of) -> Json {
        if (!of.answer || !of.answer->promised_makespan) return nullptr;
        return of.answer->promised_makespan->value;

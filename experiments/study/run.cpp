@@ -23,6 +23,7 @@
 #include "sim/io/schedule/schedule_file.h"
 #include "sim/judge/check.h"
 #include "sim/measure/contention.h"
+#include "sim/measure/host_issue.h"
 #include "sim/measure/one_call.h"
 #include "sim/memory/replay.h"
 #include "strategies/compose/plan.h"
@@ -63,6 +64,14 @@ void hold_to_promise(const std::string& strategy, const PlannedParts& promise, c
   if (!agree(promised, simulated)) {
     throw BrokenPromise(fmt::format("'{}' promised {} s, the simulation takes {} s", strategy, promised, simulated));
   }
+}
+
+/// Why a schedule that its planner has within the budget does not fit it: as its host issues kernels, copies are ahead
+/// of what they would be.
+std::optional<std::string> beyond_budget(const Answer& answer, std::optional<Bytes> budget) {
+  if (!answer.issue || !budget || answer.metrics->peak <= *budget) return std::nullopt;
+  return fmt::format("while its host issues kernels it needs {} B, {} B more", answer.metrics->peak.count,
+                     (answer.metrics->peak - *budget).count);
 }
 
 /// Why a schedule does not fit a host or a disk. Planners answer for devices.
@@ -210,7 +219,17 @@ std::string with_chosen_replicas(const Pipeline& strategy, const Problem& proble
 struct Judged {
   Answer answer;             ///< as if it fitted
   std::vector<Bytes> peaks;  ///< by memory
+  Metrics planned;           ///< what its planner answers for: hosts hold nothing up
 };
+
+/// With transfers as the question has them, and hosts that issue kernels.
+Timeline timeline_with_hosts(const Question& question, const Problem& problem, Simulator& simulator,
+                             const Schedule& schedule) {
+  const Retimed issued = issued_by_hosts(schedule, problem);
+  if (question.transfers == Transfers::link) return of_first(issued, simulator.simulate(issued.schedule));
+  const Retimed sent = with_transfers(issued.schedule, problem.platform, question.transfers);
+  return of_first(issued, of_first(sent, simulator.simulate(sent.schedule)));
+}
 
 Judged judged(const Question& question, const Problem& problem, Bounds& bounds, Simulator& simulator,
               Schedule schedule) {
@@ -224,11 +243,16 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   if (question.transfers == Transfers::link) {
     answer.timeline = simulator.simulate(schedule);
   } else {
-    const Transferred made_of = with_transfers(schedule, problem.platform, question.transfers);
+    const Retimed made_of = with_transfers(schedule, problem.platform, question.transfers);
     answer.timeline = of_first(made_of, simulator.simulate(made_of.schedule));
   }
+  answer.metrics = made.planned = measure(problem, schedule, *answer.timeline);
+  if (have_issuing_hosts(problem.platform)) {
+    answer.timeline = timeline_with_hosts(question, problem, simulator, schedule);
+    answer.metrics = measure(problem, schedule, *answer.timeline);
+    answer.issue = longest_issue(schedule, problem);
+  }
   answer.simulate_s = now_s() - started;
-  answer.metrics = measure(problem, schedule, *answer.timeline);
   made.peaks = judged_peaks(problem, schedule, *answer.timeline);
   answer.outcome = Outcome::feasible;
   answer.cutting = cutting_of(problem, schedule);
@@ -471,9 +495,10 @@ void answer(const Question& question, const Problem& problem, std::span<const st
     made.answer.solve_s = planned_s + lowered_s / of;
     made.answer.simulate_s /= of;
     for (const std::size_t b : places) {
-      hold_to_promise(question.strategy.text, promise(b), *made.answer.metrics);
+      hold_to_promise(question.strategy.text, promise(b), made.planned);
       answer_for(question, problem, promise(b), limits[b], of_class, made.answer);
-      const std::optional<std::string> why = beyond_host_or_disk(problem, *made.answer.schedule, made.peaks);
+      std::optional<std::string> why = beyond_budget(made.answer, limits[b]);
+      if (!why) why = beyond_host_or_disk(problem, *made.answer.schedule, made.peaks);
       if (!why) {
         take(b, made.answer);
         continue;

@@ -56,7 +56,7 @@ struct Answer {
   std::string smallest_by;                 ///< the op at which a strategy that packs needs that much; empty: unknown
   std::optional<Schedule> schedule;        ///< if feasible
   std::optional<Timeline> timeline;
-  std::optional<Metrics> metrics;
+  std::optional<Metrics> metrics;      ///< with the issue of hosts, of which planners know nothing
   std::vector<ReservedPeak> reserved;  ///< by device, by the chosen allocator
   std::optional<Bytes> promised_peak;  ///< the planner's; unset for a schedule from a file
   std::optional<Seconds> promised_makespan;
@@ -65,6 +65,7 @@ struct Answer {
   std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
   PredictedErrors errors = {};        ///< of gradients, where codecs are lossy
   std::optional<Seconds> cutting;     ///< by which its stages, each run alone, lengthen it; unset: not measured
+  std::optional<Seconds> issue;       ///< of the busiest host; unset: hosts hold nothing up
   Seconds contention;  ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
   std::optional<LowerBounds> bounds;  ///< unset: nothing holds for all schedules of a strategy that packs
   Stays stays = Stays::all;           ///< of the schedules that they hold for

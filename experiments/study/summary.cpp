@@ -137,6 +137,10 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   text += fmt::format("  iteration time   {:>12}   lower bound {} ({})\n", format_seconds(m.makespan),
                       format_seconds(answer.bounds->time()), percent_above(m.makespan.value, bound));
   text += timing_line(problem);
+  if (answer.issue) {
+    text +=
+        fmt::format("  issued by hosts  {:>12}   by the busiest, ahead of its device\n", format_seconds(*answer.issue));
+  }
   text += fmt::format("  recomputing      {:>12}   {} of {} steps\n", format_seconds(m.recompute), m.recomputes,
                       answer.schedule->steps.size());
   if (answer.cutting && *answer.cutting > Seconds{0}) {

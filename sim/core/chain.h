@@ -66,6 +66,7 @@ struct Stage {
   std::optional<Bytes> backward_input_workspace, backward_weight_workspace, backward_weight_accumulate_workspace;
   std::optional<Flops> forward_flops, backward_flops;
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
+  std::optional<double> forward_kernels, backward_kernels;  ///< that a host issues; unset: not known
   bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors (any of them)
   std::vector<InnerTensor> inner;                ///< of `saved` beside the output, as far as it is listed; else nothing
   std::vector<BoundaryUse> boundary_uses;        ///< likewise

@@ -13,6 +13,10 @@ Bytes bytes_of_kind(const Graph& graph, TensorKind kind) {
   return sum;
 }
 
+double issued_kernels(const Op& op) {
+  return op.is_view ? 0 : op.kernels.value_or(op.launches);
+}
+
 std::vector<TensorId> unread_parameters(const Graph& graph) {
   std::vector<bool> read(graph.tensors.size(), false);
   for (const Op& op : graph.ops) {

@@ -90,9 +90,10 @@ struct Op {
       {};             ///< of a stage's backward: how its layers use what the forward has left, where known
   Seconds load = {};  ///< of its durations, what it takes for an input of the network to appear: in its first run
   // Of updates that devices make together (sim/model/update_launches.h). Hosts make each by itself.
-  double launches = 1;   ///< kernels, a share of those for several ops
-  double traffic = 1;    ///< times `bytes_moved`, where each kernel does only a part
-  bool is_view = false;  ///< makes only views (core/views.h): never run, takes no time and no memory
+  double launches = 1;                 ///< kernels, a share of those for several ops
+  std::optional<double> kernels = {};  ///< that a host issues for it; `launches` if unset
+  double traffic = 1;                  ///< times `bytes_moved`, where each kernel does only a part
+  bool is_view = false;                ///< makes only views (core/views.h): never run, takes no time and no memory
 
   friend bool operator==(const Op&, const Op&) = default;
 };
@@ -110,6 +111,9 @@ struct Graph {
 
   friend bool operator==(const Graph&, const Graph&) = default;
 };
+
+/// Kernels that a host issues for the op; none for a view.
+double issued_kernels(const Op&);
 
 /// Sum of the bytes of all tensors of one kind, each storage once.
 Bytes bytes_of_kind(const Graph&, TensorKind);

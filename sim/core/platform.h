@@ -35,6 +35,7 @@ struct Device {
   std::map<std::string, FlopsPerSecond> peak;  ///< by dtype
   std::optional<BytesPerSecond> memory_bandwidth;
   Seconds launch_overhead;
+  Seconds host_launch;  ///< that its host takes to issue one kernel, ahead of the device; 0: hosts hold nothing up
   std::vector<double> overlap_slowdown{1.0};  ///< kernel slow-down with 0, 1, 2, ... copies in flight on this device
   std::uint32_t compute_streams = 1;
   bool takes_trace_times = false;      ///< `ideal`: every duration is the trace's, whatever it was measured on

@@ -23,7 +23,7 @@ class Rewrite {
     made_.schedule.wait_list.clear();
   }
 
-  Transferred run() {
+  Retimed run() {
     const bool holds_up = how_ == Transfers::blocking || how_ == Transfers::added;
     held_.resize(from_.steps.size(), false);
     before_.resize(from_.steps.size());
@@ -104,17 +104,17 @@ class Rewrite {
   std::vector<std::optional<StreamId>> compute_;  // by device
   std::vector<bool> held_;                        // by step that sends: the receiver has been held up
   std::vector<std::optional<StepId>> before_;     // by step that sends and holds up: what begins with it
-  Transferred made_;
+  Retimed made_;
 };
 
 }  // namespace
 
-Transferred with_transfers(const Schedule& schedule, const Platform& platform, Transfers how) {
+Retimed with_transfers(const Schedule& schedule, const Platform& platform, Transfers how) {
   EXPECTS(how != Transfers::link);
   return Rewrite(schedule, platform, how).run();
 }
 
-Timeline of_first(const Transferred& made, Timeline timeline) {
+Timeline of_first(const Retimed& made, Timeline timeline) {
   std::vector<Interval> steps;
   steps.reserve(made.steps.size());
   for (const StepId s : made.steps) steps.push_back(timeline.steps[s.index]);

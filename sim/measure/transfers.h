@@ -21,15 +21,15 @@ enum class Transfers : std::uint8_t {
   none,      ///< at once (Alpa, Chimera's and DualPipe's tables)
 };
 
-/// A schedule whose steps that send take their time as asked, and which of its steps are those of the one it is made
-/// from; the others stand for devices that are held up.
-struct Transferred {
+/// A schedule for timing, and which of its steps are those of the one it is made from. The others stand for devices that
+/// are held up, and for what hosts do. They allocate nothing.
+struct Retimed {
   Schedule schedule;
   std::vector<StepId> steps;  ///< by step of the first schedule
 };
-Transferred with_transfers(const Schedule&, const Platform&, Transfers);
+Retimed with_transfers(const Schedule&, const Platform&, Transfers);
 
 /// The first schedule's timeline, from that of the other.
-Timeline of_first(const Transferred&, Timeline);
+Timeline of_first(const Retimed&, Timeline);
 
 }  // namespace plimsoll

@@ -254,7 +254,8 @@ class GraphBuilder {
                                 .mutates = {},
                                 .recomputable = stage.recomputable,
                                 .attributes = {},
-                                .load = stage.load}));
+                                .load = stage.load,
+                                .kernels = stage.forward_kernels.value_or(0)}));
   }
 
   /// What the backward of stage i reads beside parameters: output gradient, inner tensors, kept boundary tensors.
@@ -315,7 +316,8 @@ class GraphBuilder {
             .saved = {},
             .mutates = {},
             .recomputable = true,
-            .attributes = {}};
+            .attributes = {},
+            .kernels = stage.backward_kernels.value_or(0)};
   }
 
   void add_backward(std::size_t i) {
@@ -341,6 +343,7 @@ class GraphBuilder {
     };
     Op input = backward_op(i, Phase::backward_input, stage.backward - stage.backward_weight);
     input.flops = share(stage.backward_flops, 1 - weight_share);
+    input.kernels = (1 - weight_share) * *input.kernels;
     input.bytes_moved = share_bytes(stage.backward_bytes_moved, 1 - weight_share);
     if (stage.backward_input_workspace) {
       input.workspace = *stage.backward_input_workspace;
@@ -351,6 +354,7 @@ class GraphBuilder {
     input.mutates = gradients_[i].changed;
     Op weight = backward_op(i, Phase::backward_weight, stage.backward_weight);
     weight.flops = share(stage.backward_flops, weight_share);
+    weight.kernels = weight_share * *weight.kernels;
     weight.bytes_moved = share_bytes(stage.backward_bytes_moved, weight_share);
     if (stage.backward_weight_workspace) {
       weight.workspace = *stage.backward_weight_workspace;
@@ -417,6 +421,7 @@ Chain with_loss(Chain chain) {
   loss.has_backward_weight = true;
   loss.forward_flops = loss.backward_flops = Flops{0};
   loss.forward_bytes_moved = loss.backward_bytes_moved = Bytes{0};
+  loss.forward_kernels = loss.backward_kernels = 0;
   if (knows_tensors(chain)) {
     loss.input_gradient = Bytes{0};
     loss.tensors.emplace();

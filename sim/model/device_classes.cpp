@@ -6,8 +6,8 @@ namespace plimsoll {
 
 bool have_same_rates(const Device& a, const Device& b) {
   return a.model == b.model && a.peak == b.peak && a.memory_bandwidth == b.memory_bandwidth && a.adam == b.adam &&
-         a.launch_overhead == b.launch_overhead && a.takes_trace_times == b.takes_trace_times &&
-         a.efficiency == b.efficiency;
+         a.launch_overhead == b.launch_overhead && a.host_launch == b.host_launch &&
+         a.takes_trace_times == b.takes_trace_times && a.efficiency == b.efficiency;
 }
 
 DeviceClasses device_classes(const Platform& platform, std::size_t devices) {

@@ -96,6 +96,13 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.index->graph = {};
     if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);
     launch_together(problem.graph, options.optimizer, options.update_kernels);
+    const bool are_counted =
+        std::ranges::all_of(whole.stages, [](const Stage& s) { return s.forward_kernels && s.backward_kernels; });
+    if (device.host_launch > Seconds{0} && !are_counted) {
+      problem.notes.push_back(
+          "the trace does not say how many kernels each stage is (forward_kernels, "
+          "backward_kernels), so their issue takes no time");
+    }
     ScaledChain scaled = scaled_to(std::move(whole), device);
     if (!scaled.refused.empty()) return std::move(scaled.refused);
     problem.chain = std::move(scaled.chain);

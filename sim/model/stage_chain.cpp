@@ -217,6 +217,12 @@ class ChainOfGraph {
     return sum;
   }
 
+  double kernels(const std::vector<std::size_t>& ops) const {
+    double sum = 0;
+    for (const std::size_t o : ops) sum += issued_kernels(graph_.ops[o]);
+    return sum;
+  }
+
   /// Whether what a stage needs is gathered before the one that runs before it.
   bool gathers_ahead() const {
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
@@ -263,6 +269,8 @@ class ChainOfGraph {
     stage.backward = seconds(ops.backward, Saving::keep);
     stage.backward_weight = seconds(weight_ops(ops.backward), Saving::keep);
     stage.has_backward_weight = true;
+    stage.forward_kernels = kernels(ops.forward);
+    stage.backward_kernels = kernels(ops.backward);
     stage.output = sum(ops.output);
     stage.saved = stage.output + sum(ops.inner);
     stage.input_gradient = sum(ops.input_gradients);

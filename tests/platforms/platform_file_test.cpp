@@ -86,7 +86,7 @@ name: one
 source: none
 devices:
   - {name: gpu, model: M, memory: 80 GiB, peak: {fp32: 67 TFLOPS, bf16: 989TFLOPS}, memory_bandwidth: 3.35 TBps,
-     adam: 310 GBps, launch_overhead: 3 us, overlap_slowdown: [1.0, 1.05], streams: 2,
+     adam: 310 GBps, launch_overhead: 3 us, host_launch: 9 us, overlap_slowdown: [1.0, 1.05], streams: 2,
      codecs: [{codec: quantize, bits: 4, pack: 1.5 GBps, unpack: 3 GBps}, {codec: pool, window: 2, pack: 2 GBps, unpack: 9 GBps},
               {codec: zero_run, pack: 1 GBps, unpack: 4 GBps},
               {codec: quantize, bits: 4, ranges: channels, pack: 5 GBps, unpack: 6 GBps}, {codec: projection, pack: 7 GBps}]}
@@ -102,6 +102,7 @@ links: [{name: bus, between: [gpu, host], bandwidth: 25 GBps, latency: 5 us, dup
   CHECK(device.adam == BytesPerSecond{310e9});
   CHECK(update_traffic(device) == BytesPerSecond{7 * 310e9});
   CHECK(device.launch_overhead == Seconds{3e-6});
+  CHECK(device.host_launch == Seconds{9e-6});
   CHECK(device.overlap_slowdown == std::vector<double>{1.0, 1.05});
   CHECK(device.compute_streams == 2);
   REQUIRE(device.codec_rates.size() == 5);

@@ -251,7 +251,7 @@ TEST_CASE("micro-batches in flight, ideal time and period of a pipeline as it ru
 double makespan_with(Transfers how, const std::string& spec, std::uint32_t p, std::uint32_t m, const Pieces& time) {
   const Run run = run_of(spec, p, p, m, time);
   const Platform platform = gpus({.count = p, .peer_latency = Seconds{time.c}});
-  const Transferred made = with_transfers(run.schedule, platform, how);
+  const Retimed made = with_transfers(run.schedule, platform, how);
   const Timeline timeline = of_first(made, simulate_event(made.schedule, platform));
   REQUIRE(timeline.steps.size() == run.schedule.steps.size());
   REQUIRE(timeline.peaks.size() == platform.memories.size());

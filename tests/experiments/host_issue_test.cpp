@@ -1,0 +1,60 @@
+// The time that hosts take to issue kernels, as users meet it.
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/experiments/run_program.h"
+
+namespace plimsoll {
+namespace {
+
+const std::string small_llama =
+    "simulate -t llama:layers=4,width=1024,heads=16,kv_heads=4,inner=2816,vocabulary=4096,sequence=256,view=";
+
+nlohmann::json on_h100(const std::string& view, const std::string& host_launch, const std::string& strategy) {
+  const ProgramRun run = plimsoll(small_llama + view + " -p 'h100_sxm_8:host_launch=" + host_launch + "' -s '" +
+                                  strategy + "' --json --engine event");
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  return nlohmann::json::parse(run.out);
+}
+
+}  // namespace
+
+TEST_CASE("where the host binds, an iteration takes what issuing takes, as a chain and as a graph", "[program]") {
+  const nlohmann::json graph = on_h100("graph", "50 us", "store_all"), chain = on_h100("chain", "50 us", "store_all");
+  const double issue = graph["issue_s"];
+  CHECK(chain["issue_s"].get<double>() == Approx(issue));
+  CHECK(graph["makespan_s"].get<double>() == Approx(issue).epsilon(0.02));
+  CHECK(chain["makespan_s"].get<double>() == Approx(graph["makespan_s"].get<double>()).epsilon(0.02));
+  CHECK(graph["promised_makespan_s"].get<double>() < 0.2 * issue);  // planners know of devices
+  const nlohmann::json fast = on_h100("graph", "0 us", "store_all");
+  CHECK(fast["issue_s"].is_null());
+  CHECK(fast["makespan_s"] == fast["promised_makespan_s"]);
+}
+
+TEST_CASE("what is recomputed is issued again", "[program]") {
+  const nlohmann::json all = on_h100("chain", "50 us", "store_all"),
+                       again = on_h100("chain", "50 us", "full_recompute");
+  CHECK(again["issue_s"].get<double>() > 1.2 * all["issue_s"].get<double>());
+  CHECK(again["makespan_s"].get<double>() > 1.2 * all["makespan_s"].get<double>());
+}
+
+TEST_CASE("a chain that does not count its kernels says so", "[program]") {
+  const ProgramRun run = plimsoll("simulate -t gpt12_w768_t256_b4_cpu -p h100_sxm_8:host_launch='10 us' -s store_all");
+  INFO(run.err);
+  CHECK(run.out.find("note: the trace does not say how many kernels each stage is") != std::string::npos);
+}
+
+TEST_CASE("a host's launch needs a time", "[program]") {
+  for (const auto& [text, complaint] :
+       {std::pair{"host_launch=30", "host_launch: missing unit"}, std::pair{"host_launch=-3us", "must not be negative"},
+        std::pair{"host_lunch=3us", "did you mean 'host_launch'?"}}) {
+    const ProgramRun run = plimsoll(small_llama + "graph -s store_all -p h100_sxm_8:" + text);
+    CHECK(run.exit_code == 2);
+    CHECK(run.err.find(complaint) != std::string::npos);
+  }
+}
+
+}  // namespace plimsoll
