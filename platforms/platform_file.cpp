@@ -257,47 +257,77 @@ const Field<PlatformDraft, const YamlCursor&> platform_fields[] = {
     {"links", optional, [](PlatformDraft& d, const YamlCursor& c) { d.links = read_kinds<LinkKind>(c, link_fields); }},
 };
 
+/// A file's own figures give way to what stands behind the colon.
+void apply(const PlatformOptions& options, const YamlCursor& root, PlatformDraft& draft) {
+  if (options.name.empty()) return;
+  draft.name = options.name;
+  draft.nodes = options.nodes.value_or(draft.nodes);
+  for (DeviceKind& kind : draft.devices) {
+    if (options.efficiency) kind.device.efficiency = options.efficiency;
+    kind.device.host_launch = options.host_launch.value_or(kind.device.host_launch);
+  }
+  if (!options.network) return;
+  const auto joins_nodes = [&](const YamlCursor& end) {
+    const std::string name = end.string();
+    return std::ranges::any_of(draft.switches,
+                               [&](const SwitchKind& kind) { return kind.one_for_all_nodes && kind.name == name; });
+  };
+  bool is_there = false;
+  for (LinkKind& kind : draft.links) {
+    if (!std::ranges::any_of(kind.between, joins_nodes)) continue;
+    is_there = true;
+    kind.link.bandwidth = *options.network;
+    kind.link.back.reset();
+  }
+  if (!is_there) root.complain(fmt::format("'{}': network: no link leads to a switch of all nodes", options.name));
+}
+
 }  // namespace
 
 Platform load_platform(std::string_view reference) {
-  return with_options(read_platform(find_platform(reference)), reference);
+  const std::filesystem::path path = find_platform(reference);
+  const PlatformOptions options = platform_options(reference);
+  return parse_platform(read_text_file(path), path.string(), options);
 }
 
-Platform with_options(Platform platform, std::string_view reference) {
-  if (reference_name(reference) == reference) return platform;
+PlatformOptions platform_options(std::string_view reference) {
+  if (reference_name(reference) == reference) return {};
+  PlatformOptions made{.name = std::string(reference), .efficiency = {}, .host_launch = {}, .nodes = {}, .network = {}};
   std::string efficiency;
-  std::optional<Seconds> host_launch;
-  const ReferenceOption options[] = {{"efficiency",
-                                      [&](std::string_view text) -> std::string {
-                                        efficiency = text;
-                                        return text.empty() ? "expected a file of efficiencies" : "";
-                                      },
-                                      [&] { return efficiency; }},
-                                     {"host_launch",
-                                      [&](std::string_view text) -> std::string {
-                                        const Parsed<Seconds> parsed = parse_seconds(text);
-                                        if (parsed.fine()) host_launch = parsed.value;
-                                        return parsed.complaint;
-                                      },
-                                      [&] { return host_launch ? format_seconds(*host_launch) : std::string(); }}};
+  std::uint32_t nodes = 0;
+  BytesPerSecond network;
+  const ReferenceOption options[] = {
+      {"efficiency",
+       [&](std::string_view text) -> std::string {
+         efficiency = text;
+         return text.empty() ? "expected a file of efficiencies" : "";
+       },
+       [&] { return efficiency; }},
+      {"host_launch",
+       [&](std::string_view text) -> std::string {
+         const Parsed<Seconds> parsed = parse_seconds(text);
+         if (parsed.fine()) made.host_launch = parsed.value;
+         return parsed.complaint;
+       },
+       [&] { return made.host_launch ? format_seconds(*made.host_launch) : std::string(); }},
+      whole_option("nodes", nodes, 1, 100'000),
+      quantity_option("network", network, parse_bandwidth, format_bandwidth)};
   set_reference_options(reference, options);
-  const auto shared = efficiency.empty() ? nullptr : std::make_shared<const Efficiency>(load_efficiency(efficiency));
-  for (Device& device : platform.devices) {
-    if (shared) device.efficiency = shared;
-    device.host_launch = host_launch.value_or(device.host_launch);
-  }
-  platform.name = reference;
-  return platform;
+  if (!efficiency.empty()) made.efficiency = std::make_shared<const Efficiency>(load_efficiency(efficiency));
+  if (nodes > 0) made.nodes = nodes;
+  if (network.value > 0) made.network = network;
+  return made;
 }
 
 Platform read_platform(const std::filesystem::path& path) {
   return parse_platform(read_text_file(path), path.string());
 }
 
-Platform parse_platform(const std::string& text, std::string file_name) {
+Platform parse_platform(const std::string& text, std::string file_name, const PlatformOptions& options) {
   YamlDocument document(text, std::move(file_name));
   PlatformDraft draft;
   read_fields(document.root(), platform_fields, draft);
+  apply(options, document.root(), draft);
   document.throw_if_any();  // links are expanded between ends that are known to be sound
   Platform platform = expand(document.root(), draft);
   document.throw_if_any();

@@ -1,17 +1,13 @@
 #include "experiments/report/report.h"
 
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <set>
 
+#include "experiments/report/drawing.h"
 #include "experiments/report/gantt.h"
 #include "experiments/report/mesh_picture.h"
 #include "experiments/study/class_bound.h"
@@ -204,32 +200,6 @@ bool has_prices(const Json& figure) {
   return std::ranges::any_of(figure.at("bound_curves"), [](const Json& curve) { return curve["points"].size() > 1; });
 }
 
-/// Draws the figures; the paths are those that plot.py is known to write.
-void draw(const fs::path& data, const fs::path& folder) {
-  constexpr int no_matplotlib = 42, cannot_write = 43, cannot_run = 127;
-  const std::string python = "/usr/bin/python3", script = shipped_file("experiments/plot.py");
-  const std::string words[] = {python, script, data.string(), folder.string()};
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t process = -1;
-  int status = cannot_run << 8;
-  if (posix_spawn(&process, python.c_str(), nullptr, nullptr, arguments.data(), environ) == 0) {
-    while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-  if (WIFSIGNALED(status)) {
-    throw OutputError(fmt::format("figures: {} {} was ended by signal {} ({})", python, script, WTERMSIG(status),
-                                  strsignal(WTERMSIG(status))));
-  }
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-  if (code == cannot_run) throw InputError("figures need " + python + ": apt-get install python3 python3-matplotlib");
-  if (code == no_matplotlib) throw InputError("figures need matplotlib: apt-get install python3-matplotlib");
-  if (code == cannot_write) throw OutputError("figures: cannot be written, see above");
-  throw InputError(fmt::format("figures: {} {} failed, see above", python, script));
-}
-
 /// The experiment as the manifest has it.
 const Json& experiment_of(const SweepContents& contents) {
   const Json& identity = contents.identity;
@@ -396,7 +366,7 @@ std::vector<fs::path> write_report(const fs::path& results, const fs::path& fold
     draw_gantts(figure, contents, folder, files);
     draw_meshes(figure, contents, folder, files);
   }
-  draw(files[2], folder);
+  draw_by_python("experiments/plot.py", {files[2].string(), folder.string()});
   for (const Json& figure : data["figures"]) {
     std::vector<std::string> stems{figure["file"].get<std::string>()};
     if (figure.contains("timelines")) stems.push_back(stems[0] + "-timelines");

@@ -116,8 +116,8 @@ void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
 void SweepInputs::read_platform(const ExperimentFile& file, std::size_t element) {
   const std::string& reference = file.experiment.platforms[element];
   const auto [path, text] = found(file, "platforms", element, [&] { return read(find_platform(reference)); });
-  Platform platform = parse_platform(text, path);
-  found(file, "platforms", element, [&] { return platform = with_options(std::move(platform), reference); });
+  const PlatformOptions options = found(file, "platforms", element, [&] { return platform_options(reference); });
+  Platform platform = parse_platform(text, path, options);
   std::string all = text;
   std::shared_ptr<const KernelTimes> last;
   for (const Device& device : platform.devices) {

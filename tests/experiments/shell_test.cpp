@@ -29,7 +29,7 @@ using Words = std::set<std::string>;
 
 TEST_CASE("bash completes commands, options, and what options take", "[program]") {
   CHECK(completions("plimsoll sim") == Words{"simulate"});
-  CHECK(completions("plimsoll re") == Words{"report", "replay", "replay-log"});
+  CHECK(completions("plimsoll re") == Words{"report", "replay", "replay-log", "reproduce"});
   CHECK(completions("plimsoll help com") == Words{"compare", "completion"});
   CHECK(completions("plimsoll simulate --me") == Words{"--memory", "--memory-profile"});
   CHECK(completions("plimsoll simulate --engine ''") == Words{"simgrid", "event"});

@@ -238,6 +238,27 @@ links:
   CHECK(names_on(big, "gpu0", "gpu1023") == Names{"nic0", "nic1023"});
 }
 
+TEST_CASE("nodes and their network stand behind a platform's colon", "[platforms]") {
+  const Platform made = load_platform("a100_sxm_64:nodes=3,network=12.5 GBps");
+  CHECK(made.name == "a100_sxm_64:nodes=3,network=12.5 GBps");
+  CHECK(made.devices.size() == 24);
+  CHECK(made.devices.back().node == 2);
+  std::size_t network = 0;
+  for (const Link& link : made.links) {
+    const bool is_network = link.name.starts_with("hdr");
+    network += is_network ? 1 : 0;
+    if (is_network) CHECK(link.bandwidth == BytesPerSecond{12.5e9});
+    if (link.name.starts_with("nvlink")) CHECK(link.bandwidth == BytesPerSecond{230e9});
+  }
+  CHECK(network == 24);
+  const auto complains = [](const char* reference, const char* of) {
+    return complaint_of([&] { load_platform(reference); }).find(of) != std::string::npos;
+  };
+  CHECK(complains("a100_sxm_8:network=12.5 GBps", "no link leads to a switch of all nodes"));
+  CHECK(complains("a100_sxm_64:nodes=0", "expected a whole number from 1 to 100000"));
+  CHECK(complains("a100_sxm_64:node=2", "did you mean 'nodes'?"));
+}
+
 TEST_CASE("a platform that is nobody's is refused with the nearest", "[platforms]") {
   CHECK(complaint_of([] { load_platform("h20"); }) ==
         "no file and no shipped platform is called 'h20'; did you mean 'h200'? (plimsoll list platforms)");

@@ -208,6 +208,18 @@ def simulations(strategies):
                       "simulate --trace {file} --platform ideal --strategy store_all --timeline {folder}/t.json "
                       "--memory-profile {folder}/m.csv --schedule-out {folder}/s.json"]
 
+MEASURED_RUNS = """format: plimsoll.measured_runs.v1
+groups:
+  - name: one
+    title: "a chain"
+    origin: nobody measured it
+    efficiency: h200_sxm
+    runs:
+      - {name: chain, trace: "uniform:3", platform: ideal, strategy: store_all, optimizer: none, measured: 9 s, choice: c}
+      - {name: again, trace: "uniform:3", platform: ideal, strategy: chen_sqrt, optimizer: none, measured: 12 s, choice: c}
+      - {name: left, measured: 2 s, measured_peak: 3 GB, not_expressed: "for want of a trace"}
+"""
+
 
 class Reader:
     """`beside`: what lies in {folder}, unchanged, beside the changed file."""
@@ -274,6 +286,7 @@ READERS = [
     Reader("layers", ["{made}/layers.json", "{made}/ways.json"], mutations.mutated_json, [
         f"stages {{file}} --json --devices 4 --bandwidth 1GB/s --planner {planner}" for planner in ("ideals", "piper", "alpa", "sapp --memory 8GB --seconds 5")]),
     Reader("table of splits", ["{made}/splits.json"], mutations.mutated_json, ["splits {file} --json --rounds 20"]),
+    Reader("measured runs", ["{made}/runs.yaml"], mutations.mutated_lines, ["reproduce truth --json --runs {file}"]),
     Reader("labelled rows", ["{made}/rows.csv"], mutations.mutated_lines,
            [f"train {NETWORK} --data {{file}} --strategy chen_sqrt --steps 2 --json"]),
     Reader("validation", ["{made}/validation.yaml"], mutations.mutated_lines, ["validate {file} --backend cpu -o {folder}/out"]),
@@ -318,7 +331,7 @@ def command_line(random):
 def prepare(program, made):
     """Files to start from, those that the program itself makes included."""
     for name, text in (("machine.yaml", MACHINE), ("small.yaml", EXPERIMENT), ("swept.yaml", SWEPT), ("validation.yaml", VALIDATION), ("checkmate.json", CHECKMATE), ("dtr.log", DTR_LOG),
-                       ("pardnn.dag", PARDNN_DAG), ("net.dot", DOT), ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP), ("splits.json", SPLITS),
+                       ("pardnn.dag", PARDNN_DAG), ("net.dot", DOT), ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP), ("splits.json", SPLITS), ("runs.yaml", MEASURED_RUNS),
                        ("kineto.json", KINETO), ("rows.csv", ROWS)):
         with open(os.path.join(made, name), "w", encoding="utf-8") as file:
             file.write(text)

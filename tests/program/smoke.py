@@ -85,6 +85,8 @@ class Smoke:
         self.run("stages {}/layers.json --planner sapp --devices 2 --memory 100MB --micro-batches 4")
         self.run("splits {}/splits.json --rounds 100")
         self.run("replay-log {}/dtr.log --json")
+        self.run("reproduce truth --runs {}/runs.yaml --factors --json")
+        self.run("reproduce truth --runs {}/runs.yaml --csv")
         self.run("completion bash")
         self.run("man")
 
@@ -173,7 +175,7 @@ def main():
                            ("checkmate.json", readers.CHECKMATE), ("dtr.log", readers.DTR_LOG), ("profile.txt", readers.PROFILE),
                            ("pardnn.dag", readers.PARDNN_DAG), ("net.dot", readers.DOT),
                            ("placement.json", readers.PLACEMENT), ("piper.json", readers.PIPER), ("sapp.json", readers.SAPP),
-                           ("splits.json", readers.SPLITS), ("kineto.json", readers.KINETO), ("rows.csv", readers.ROWS)):
+                           ("splits.json", readers.SPLITS), ("runs.yaml", readers.MEASURED_RUNS), ("kineto.json", readers.KINETO), ("rows.csv", readers.ROWS)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
         smoke = Smoke(program, folder)

@@ -36,7 +36,7 @@ PRINTING = {
     "import": "import checkmate-graph {made}/checkmate.json -o {folder}/t.json", "man": "man", "completion": "completion bash",
     "replay-log": "replay-log {made}/dtr.log", "splits": "splits {made}/splits.json",
     "export": "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)'",
-    "stages": "stages {made}/layers.json --planner ideals --devices 2 --bandwidth 1GB/s",
+    "reproduce": "reproduce truth --runs {made}/runs.yaml", "stages": "stages {made}/layers.json --planner ideals --devices 2 --bandwidth 1GB/s",
 }
 PRINTING_NOTHING = {"sweep", "validate"}  # what validate prints comes after minutes of measuring, by the same stream
 
@@ -64,7 +64,7 @@ READING = [
     "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "splits {file}", "import pipedream {file} -o {folder}/t.json",
     "import piper {file} -o {folder}/t.json", "import sapp {file} -o {folder}/t.json", "import dnn-partitioning {file} -o {folder}/t.json",
     "stages {file} --planner piper --devices 2 --bandwidth 1GB/s", "sweep {file} -o {folder}/out", "validate {file} --backend cpu -o {folder}/out",
-    "calibrate {file} --backend cpu -o {folder}/mine.yaml", f"train {readers.NETWORK} --data {{file}} --strategy store_all --steps 1",
+    "calibrate {file} --backend cpu -o {folder}/mine.yaml", "reproduce truth --runs {file}", f"train {readers.NETWORK} --data {{file}} --strategy store_all --steps 1",
 ]
 
 

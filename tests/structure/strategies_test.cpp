@@ -48,6 +48,7 @@ TEST_CASE("the text of a pass pipeline is understood where it enters the program
   CHECK(sources_with("experiments", understanding) ==
         std::set<std::string>{"experiments/commands/commands.cpp",  // the command line
                               "experiments/sweep/experiment_file.cpp", "experiments/measure/validation_file.cpp",
+                              "experiments/truth/measured_runs.cpp",
                               "experiments/study/run.cpp"});  // a schedule from a file
   for (const char* folder : {"sim", "traces", "platforms", "validate"})
     CHECK(sources_with(folder, understanding).empty());

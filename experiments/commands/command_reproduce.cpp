@@ -1,0 +1,115 @@
+// plimsoll reproduce
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <thread>
+
+#include "experiments/commands/commands.h"
+#include "experiments/report/drawing.h"
+#include "experiments/truth/measured_runs.h"
+#include "experiments/truth/truth.h"
+#include "experiments/truth/truth_tables.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "sim/io/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReproduceArguments {
+  std::string subject, folder, runs, jobs = "0";
+  std::vector<std::string> groups;
+  bool factors = false, json = false, csv = false;
+};
+
+/// Those of the file, or the named ones in its order.
+std::vector<MeasuredGroup> asked_groups(const ReproduceArguments& arguments, const std::string& file) {
+  std::vector<MeasuredGroup> groups = parse_measured_runs(read_text_file(file), file);
+  std::vector<std::string> names;
+  for (const MeasuredGroup& group : groups) names.push_back(group.name);
+  for (const std::string& name : arguments.groups) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    throw InputError(fmt::format("--group: {} has no group '{}'{}", file, name, suggestion(name, names)));
+  }
+  const auto is_asked = [&](const MeasuredGroup& group) {
+    return arguments.groups.empty() || std::ranges::find(arguments.groups, group.name) != arguments.groups.end();
+  };
+  std::erase_if(groups, [&](const MeasuredGroup& group) { return !is_asked(group); });
+  return groups;
+}
+
+/// truth.csv and, with every factor, truth.png; the tables of a page truth.md that is there already, which
+/// are of all groups.
+void write_truth(const fs::path& folder, std::span<const TruthRow> rows, const ReproduceArguments& arguments) {
+  fs::create_directories(folder);
+  const fs::path page = folder / "truth.md", runs = folder / "truth.csv";
+  if (fs::exists(page) && arguments.groups.empty()) {
+    write_text_file(page, with_truth_tables(read_text_file(page), page.string(), truth_tables(rows)));
+    std::cout << page.string() << '\n';
+  }
+  write_text_file(runs, truth_csv(rows));
+  std::cout << runs.string() << '\n';
+  if (!arguments.factors) return;
+  draw_by_python("experiments/plot_truth.py", {json_text(truth_json(rows).at("groups")), folder.string()});
+  std::cout << (folder / "truth.png").string() << '\n';
+}
+
+int run_reproduce(const ReproduceArguments& arguments) {
+  const Parsed<std::int64_t> jobs = parse_integer(arguments.jobs);
+  if (!jobs.fine() || jobs.value < 0 || jobs.value > 4096) {
+    throw InputError(fmt::format("-j: expected a whole number from 0 to 4096, found '{}'", arguments.jobs));
+  }
+  const std::string file = arguments.runs.empty() ? shipped_measured_runs().string() : arguments.runs;
+  const std::vector<MeasuredGroup> groups = asked_groups(arguments, file);
+  const std::size_t workers =
+      jobs.value > 0 ? static_cast<std::size_t>(jobs.value) : std::max(1U, std::thread::hardware_concurrency());
+  const std::optional<std::vector<TruthRow>> rows = truth_of(groups, arguments.factors, workers);
+  if (!rows) return exit_interrupted;
+  if (!arguments.folder.empty()) {
+    write_truth(arguments.folder, *rows, arguments);
+  } else if (arguments.json) {
+    std::cout << json_text(truth_json(*rows), 2) << '\n';
+  } else if (arguments.csv) {
+    std::cout << truth_csv(*rows);
+  } else {
+    for (const TruthTable& table : truth_tables(*rows)) std::cout << table.name << "\n\n" << table.text << '\n';
+  }
+  return exit_fine;
+}
+
+}  // namespace
+
+void add_reproduce_command(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("reproduce", "predict iterations that were measured, and say how far off each prediction is");
+  command->footer(
+      "'truth': every measured run of experiments/papers/measured_runs.yaml, by efficiencies and by rooflines. Prints "
+      "the\ntables of docs/truth.md. -o writes DIR/truth.csv and the tables of DIR/truth.md, if that "
+      "is there:\n  plimsoll reproduce truth\n  plimsoll reproduce truth --factors -o docs");
+  auto arguments = std::make_shared<ReproduceArguments>();
+  command->add_option("subject", arguments->subject, "subject to reproduce: truth")
+      ->required()
+      ->check(CLI::IsMember({"truth"}))
+      ->type_name("SUBJECT");
+  command->add_option("-o,--output", arguments->folder, "folder for the files (default: tables on standard output)")
+      ->type_name("DIR");
+  command->add_option("--runs", arguments->runs, "measured runs (default: the shipped file)")->type_name("FILE");
+  command->add_option("--group", arguments->groups, "group of runs, instead of all of the file; can be repeated")
+      ->type_name("NAME");
+  command->add_flag("--factors", arguments->factors,
+                    "also predict with each factor of the model of times after the other, and draw DIR/truth.png");
+  CLI::Option* json = command->add_flag("--json", arguments->json, "print one JSON object");
+  command->add_flag("--csv", arguments->csv, "print the runs, one a line")->excludes(json);
+  command->add_option("-j,--jobs", arguments->jobs, "number of worker processes; 0: one for each core")
+      ->capture_default_str()
+      ->type_name("N");
+  command->callback([arguments, &exit_code] { exit_code = run_reproduce(*arguments); });
+}
+
+}  // namespace plimsoll
