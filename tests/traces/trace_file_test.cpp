@@ -230,6 +230,7 @@ TEST_CASE("a graph with everything in it reads back the same after writing", "[t
                    {"m", TensorKind::optimizer_state, Bytes{8}, {4}, {}, ""}};
   graph.storages = 5;
   Op f{.name = "f", .kind = "mm", .duration = seconds(0.1), .nograd_duration = seconds(1.0 / 3)};
+  f.kernels = 2.5;
   f.flops = Flops{1e12};
   f.bytes_moved = Bytes{12};
   f.workspace = Bytes{1};
