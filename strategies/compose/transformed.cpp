@@ -27,10 +27,16 @@ Problem as_stages(Problem problem, std::span<const Pass> passes) {
     return pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
   };
   const auto pipeline = std::ranges::find_if(passes, cuts_chains);
-  if (problem.chain || pipeline == passes.end()) return problem;
-  std::variant<Problem, std::string> made = as_chain(std::move(problem), backward_for(passes));
+  const bool must_split = problem.of_ops && problem.index->weight.empty() && backward_for(passes) == Backward::split;
+  if (!must_split && (problem.chain || pipeline == passes.end())) return problem;
+  if (must_split) {  // a transform has made the chain, with whole backwards
+    problem.graph = *problem.of_ops;
+    problem.chain.reset();
+  }
+  std::variant<Problem, std::string> made =
+      as_chain(std::move(problem), backward_for(passes), must_split ? Unread::stay : Unread::left_out);
   if (const std::string* why = std::get_if<std::string>(&made)) {
-    throw InputError(fmt::format("{}: {}", pipeline->strategy->name, *why));
+    throw InputError(fmt::format("{}: {}", (must_split ? passes.begin() : pipeline)->strategy->name, *why));
   }
   Problem chain = std::get<Problem>(std::move(made));
   chain.notes.push_back(

@@ -69,6 +69,14 @@ TEST_CASE("a row of ops is a chain of one stage an op", "[transform][chain]") {
   }
 }
 
+TEST_CASE("a graph's chain is cut into pipelines, those that split backwards among them", "[transform][chain]") {
+  const Problem row = problem_of(problem_of(even_chain(5), gpus({})).graph, gpus({.count = 2}), {.micro_batches = 4});
+  const double alone = planned(row, "chain|store_all").makespan.value;
+  const double whole = planned(row, "chain|1f1b").makespan.value, split = planned(row, "chain|zb_h1").makespan.value;
+  CHECK(whole < alone);
+  CHECK(split <= whole);
+}
+
 TEST_CASE("no plan of a graph's chain is faster than the graph's fastest plan", "[transform][chain][property]") {
   std::size_t compared = 0;
   for (const RandomCase seed : random_cases(1, 120)) {
