@@ -30,7 +30,7 @@ BoundRules rules_of(const Problem& problem, const BoundedWithin& kind) {
 }
 
 IterationBound bound_within(const Problem& problem, Bytes budget, const BoundedWithin& kind) {
-  IterationBound bound = IterationBounds(problem, bounded_device, rules_of(problem, kind)).within(budget);
+  IterationBound bound = IterationBounds(problem, bounded_device, rules_of(problem, kind)).within_whole_values(budget);
   const LowerBounds any = lower_bounds(problem, 1);
   if (any.memory > std::max(budget, bound.needs.value_or(budget))) {
     bound.needs = any.memory;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/bound/branched_cut.h"
 #include "sim/core/expects.h"
 #include "sim/core/places.h"
 #include "sim/core/slices.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::int64_t farthest = 32;  // instants that are tried round one, in ops
 constexpr double close_enough = 1e-4;  // of a plan's time
+// As snapshot has them for plans (strategies/offloading/snapshot/few_values.h).
+constexpr std::size_t most_whole_ops = 400, branched_instants = 3;
 
 /// Where the backward may be one call of autograd, which takes other times and workspaces.
 bool has_one_call(const Problem& problem) {
@@ -209,6 +212,31 @@ IterationBound IterationBounds::within(std::optional<Bytes> budget, OpId round, 
     for (const std::int64_t o : {from - distance, from + distance}) {
       if (o >= 0 && o < static_cast<std::int64_t>(model_.ops.size())) improve(bound, *budget, id_at<OpId>(o));
     }
+  }
+  return bound;
+}
+
+IterationBound IterationBounds::within_whole_values(Bytes budget, std::size_t nodes) {
+  IterationBound bound = within(budget);
+  const bool is_one_call = one_call_ && one_call_needs().first <= budget;
+  const bool is_large = model_.ops.size() > most_whole_ops || problem_.micro_batches > 1;
+  if (is_one_call || is_large || model_.rules.out.value > 0) return bound;
+  std::vector<std::pair<Seconds, OpId>> proven;
+  for (std::uint32_t o = 0; o < model_.ops.size(); ++o) {
+    if (!says_something({o})) continue;
+    improve(bound, budget, {o});
+    proven.emplace_back(cuts({o}, MicroBatch::first).bound(budget).extra, OpId{o});
+  }
+  if (bound.needs) return bound;
+  std::ranges::stable_sort(proven, std::ranges::greater{}, &std::pair<Seconds, OpId>::first);
+  proven.resize(std::min(proven.size(), branched_instants));
+  for (const auto& [extra, op] : proven) {
+    const BranchedBound found = branched_bound(cuts(op, MicroBatch::first), model_, budget, {.nodes = nodes});
+    EXPECTS(std::isfinite(found.extra.value));  // what keeps the fewest bytes fits
+    if (model_.base + found.extra <= bound.time) continue;
+    bound.time = model_.base + found.extra;
+    bound.at = op;
+    bound.price = cuts(op, MicroBatch::first).bound(budget).price;
   }
   return bound;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // What no schedule of an iteration on one device within a memory budget can beat, by the best of several instants.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -58,6 +59,11 @@ class IterationBounds {
 
   /// Without these, but for a plan of that time: by the op where it is fullest and ops round it, until it is close.
   IterationBound within(std::optional<Bytes> budget, OpId round, Seconds reached);
+
+  /// The first bound; for few large values also by all ops as instants, and by branch and bound at the three of these
+  /// that prove the most: at most `nodes` cuts each. Only where nothing leaves the device, for one micro-batch of at
+  /// most 400 ops; the price is that of an instant before it branches.
+  IterationBound within_whole_values(Bytes budget, std::size_t nodes = 1000);
 
   /// Of the first bound, by the instant that decides it; of all where none does, since all fits.
   BoundBends bends(Bytes budget);

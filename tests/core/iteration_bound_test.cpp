@@ -73,6 +73,33 @@ TEST_CASE("no schedule of a tiny graph is faster than the bound, at any bend and
   CHECK(tight > cases_of(44U));  // where the best trades of bytes for time are just affordable
 }
 
+TEST_CASE("no schedule of a tiny graph is faster than the bound of whole values, and it is no weaker",
+          "[bound][property]") {
+  std::uint32_t higher = 0, optimal = 0;
+  for (const RandomCase seed : fewer_cases(1, 150)) {
+    const Problem problem = problem_of(tiny_graph(seed, 5 + static_cast<std::uint32_t>(seed % 3)), gpus({}));
+    IterationBounds bounds(problem, DeviceId{0});
+    for (const std::int64_t budget : bends_of(problem)) {
+      const IterationBound whole = bounds.within_whole_values(Bytes{budget});
+      const IterationBound cut = bounds.within(Bytes{budget}, all_ops(problem));
+      const std::optional<double> fastest = fastest_by_trying(problem, budget);
+      CAPTURE(seed, budget, whole.time.value, fastest.value_or(-1));
+      REQUIRE(whole.needs == cut.needs);
+      if (whole.needs) continue;
+      REQUIRE(whole.time >= cut.time);
+      REQUIRE(bounds.within_whole_values(Bytes{budget}, 2).time <= whole.time);
+      if (!fastest) continue;
+      REQUIRE(whole.time.value <= *fastest + 1e-9);
+      higher += whole.time.value > cut.time.value + 1e-6 ? 1 : 0;
+      optimal += whole.time.value >= *fastest - 1e-6 ? 1 : 0;
+    }
+  }
+  CAPTURE(higher, optimal);
+  if (!all_cases()) return;
+  CHECK(higher > cases_of(20U));
+  CHECK(optimal > cases_of(60U));
+}
+
 TEST_CASE("a cut costs its flow, and all that runs after the instant finds what it reads", "[bound][property]") {
   for (const RandomCase seed : random_cases(1, 200)) {
     const Problem problem = problem_of(random_graph(seed, 12), gpus({}));
@@ -183,6 +210,7 @@ TEST_CASE("what can leave while ops run need not be kept", "[bound]") {
   IterationBounds bounds(problem, DeviceId{0}, {.out = ways_out(problem.platform, DeviceId{0})});
   CHECK(bounds.within(Bytes{10}).time.value == Approx(8));  // a, b and the loss take 6 s before g
   CHECK(bounds.within(Bytes{9}).time.value == Approx(8.2));
+  CHECK(bounds.within_whole_values(Bytes{9}).time.value == Approx(8.2));  // parts of values may leave
   Graph with_other = worked_graph();  // an op of 3 s beside them, whose byte the last one reads
   with_other.tensors.push_back({.name = "n", .bytes = Bytes{1}, .storage = id_at<StorageId>(with_other.storages++)});
   const TensorId other = id_at<TensorId>(with_other.tensors.size() - 1);
