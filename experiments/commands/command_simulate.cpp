@@ -14,6 +14,7 @@
 #include "experiments/export/perfetto.h"
 #include "experiments/export/pytorch_plan.h"
 #include "experiments/study/build_name.h"
+#include "experiments/study/cluster_question.h"
 #include "experiments/study/host_bounds.h"
 #include "experiments/study/model.h"
 #include "experiments/study/planning_watch.h"
@@ -135,11 +136,16 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   return made.feasible() ? exit_fine : exit_no_result;
 }
 
-/// Of a portfolio on several devices the question becomes that of the strategy which it chose.
+/// Of a cluster, and of a portfolio on several devices, the question becomes that of the strategy which was chosen.
 AnsweredQuestion answered(const Question& question) {
   Trace trace = load_model(question.trace);
   Platform platform = load_platform(question.platform);
   PlanningWatch watch("planning with " + question.strategy.text);
+  if (asks_cluster(question)) {
+    AnsweredQuestion chosen = answered_by_cluster(question, trace, platform);
+    watch.aside([&] { note_times(chosen.problem); });
+    return chosen;
+  }
   if (auto chosen = chosen_for_devices(question, trace, platform)) {
     watch.aside([&] { note_times(chosen->problem); });
     return *std::move(chosen);

@@ -29,6 +29,7 @@ struct Generator {
 };
 
 constexpr std::int64_t most_stages = 1'000'000;
+constexpr std::string_view samples_option = "batch";
 
 /// A whole number from 1, which is 0 where it is not given; help shows `shown` then.
 ReferenceOption unset_option(std::string_view name, std::uint32_t& value, std::int64_t most, std::string_view shown) {
@@ -141,6 +142,32 @@ std::variant<Chain, Graph> synthetic_model(std::string_view reference) {
     return model;
   }
   throw InputError(located(reference, {}, "", "no such generator"));
+}
+
+std::optional<std::uint32_t> samples_of(std::string_view reference) {
+  Settings settings;
+  for (const Generator& generator : generators(settings)) {
+    if (generator.name != reference_name(reference)) continue;
+    const auto batch = std::ranges::find(generator.options, samples_option, &ReferenceOption::name);
+    if (batch == generator.options.end()) return std::nullopt;
+    set_reference_options(reference, generator.options);
+    return static_cast<std::uint32_t>(parse_integer(batch->shown()).value);
+  }
+  return std::nullopt;
+}
+
+std::string with_samples(std::string_view reference, std::uint32_t samples) {
+  const std::string_view name = reference_name(reference);
+  std::string made(name);
+  std::string_view rest = reference.substr(name.size());
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    const std::string_view option = rest.substr(0, rest.find(','));
+    const bool is_samples = option.substr(0, option.find('=')) == samples_option;
+    if (!option.empty() && !is_samples) made += fmt::format("{}{}", made == name ? ":" : ",", option);
+    rest.remove_prefix(option.size());
+  }
+  return made + fmt::format("{}{}={}", made == name ? ":" : ",", samples_option, samples);
 }
 
 std::vector<std::string> synthetic_help() {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -66,6 +67,11 @@ bool is_synthetic(std::string_view reference);
 
 /// The model of a reference such as `transformer:layers=24,width=1024`; throws where it is wrong.
 std::variant<Chain, Graph> synthetic_model(std::string_view reference);
+
+/// How many samples a micro-batch of the reference has, where its model has the option `batch`; and the reference with
+/// another number.
+std::optional<std::uint32_t> samples_of(std::string_view reference);
+std::string with_samples(std::string_view reference, std::uint32_t samples);
 
 /// One line of help a generator: name, keys and defaults.
 std::vector<std::string> synthetic_help();

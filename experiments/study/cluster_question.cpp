@@ -1,0 +1,216 @@
+#include "experiments/study/cluster_question.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "experiments/study/model.h"
+#include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
+#include "sim/model/device_classes.h"
+#include "strategies/compose/plan.h"
+#include "strategies/list.h"
+#include "traces/models/synthetic.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t listed_points = 20;
+
+const ClusterOptions& options_in(const Question& question) {
+  return question.strategy.passes.front().options.as<ClusterOptions>();
+}
+
+Pipeline plain() {
+  return {std::string(store_all_strategy.name), {pass_of(store_all_strategy)}};
+}
+
+void refuse_unlike_devices(const Platform& platform) {
+  const auto capacity = [&](const Device& device) { return platform[device.memory].capacity; };
+  const bool same_memory =
+      std::ranges::adjacent_find(platform.devices, std::ranges::not_equal_to{}, capacity) == platform.devices.end();
+  if (same_memory && device_classes(platform, platform.devices.size()).one.size() == 1) return;
+  throw InputError(fmt::format("cluster: the devices of '{}' are not alike", platform.name));
+}
+
+/// The fewest devices of a node.
+std::uint32_t devices_in_node(const Platform& platform) {
+  std::map<std::uint32_t, std::uint32_t> count;
+  for (const Device& device : platform.devices) ++count[device.node];
+  return std::ranges::min_element(count, {}, [](const auto& node) { return node.second; })->second;
+}
+
+std::string name_of_point(const ClusterRow& row) {
+  return fmt::format("{}, {} a micro-batch", row.as.text, row.point.samples);
+}
+
+/// The best that were simulated, the fastest first, then why others have no time.
+std::vector<Candidate> candidates_of(const ClusterAnswer& answer) {
+  std::vector<const ClusterRow*> simulated;
+  for (const ClusterRow& row : answer.rows) {
+    if (row.outcome) simulated.push_back(&row);
+  }
+  std::ranges::stable_sort(simulated, {}, [](const ClusterRow* row) {
+    return std::pair(!row->outcome->makespan, row->outcome->makespan.value_or(Seconds{}));
+  });
+  if (simulated.size() > listed_points) simulated.resize(listed_points);
+  std::vector<Candidate> made;
+  for (const ClusterRow* row : simulated) {
+    const ClusterOutcome& outcome = *row->outcome;
+    std::string reason = outcome.reason;
+    if (outcome.smallest) reason = fmt::format("needs {} B", outcome.smallest->count);
+    made.push_back({name_of_point(*row), outcome.makespan, outcome.makespan ? "" : std::move(reason),
+                    answer.best && row == &answer.rows[*answer.best]});
+  }
+  return made;
+}
+
+std::string summary_of(const ClusterAnswer& answer, std::uint32_t devices) {
+  const ClusterRow& best = answer.rows[*answer.best];
+  std::string text = fmt::format("{} of {} points: {} do not fit by the bound",
+                                 answer.is_proven ? "proven best" : "best", answer.points, answer.too_large);
+  if (answer.refused > 0) text += fmt::format(", {} cannot be", answer.refused);
+  text += fmt::format(", {} simulated", answer.simulated);
+  if (!answer.is_proven) text += fmt::format("; no other takes less than {}", format_seconds(answer.bound));
+  if (best.point.devices() < devices) text += fmt::format("; uses {} of {} devices", best.point.devices(), devices);
+  return text;
+}
+
+/// Why nothing fits, by what the least consists of.
+Infeasible none_of(const ClusterAnswer& answer) {
+  if (answer.rows.empty() && answer.too_large == 0) return {answer.refused_because, std::nullopt};
+  const MemoryBound& parts = answer.least_parts;
+  std::string why = fmt::format("{} points, {} too large by the bound and {} by simulation", answer.points,
+                                answer.too_large, answer.simulated);
+  why += fmt::format("; the least bound is {} of parameters, {} of gradients, {} of states and {} of activations",
+                     format_bytes(parts.parameters), format_bytes(parts.gradients), format_bytes(parts.states),
+                     format_bytes(parts.activations));
+  if (!answer.is_least_simulated) return {why, std::nullopt};
+  return {why, answer.least, answer.is_least_proven};
+}
+
+}  // namespace
+
+bool asks_cluster(const Question& question) {
+  const std::vector<Pass>& passes = question.strategy.passes;
+  return passes.size() == 1 && passes.front().strategy == &cluster_strategy;
+}
+
+ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, const Platform& platform)
+    : question_(question), trace_(trace), platform_(platform) {
+  refuse_unlike_devices(platform);
+  const std::optional<std::uint32_t> samples = samples_of(question.trace);
+  extent_.devices = static_cast<std::uint32_t>(platform.devices.size());
+  extent_.in_node = devices_in_node(platform);
+  extent_.has_sizes = samples.has_value();
+  extent_.given_samples = samples.value_or(1);
+  extent_.batch = question.micro_batches * extent_.given_samples;
+  extent_.has_operators = std::holds_alternative<Graph>(trace.model);
+  Question plainly = question;
+  plainly.strategy = plain();
+  BudgetedProblem given = budgeted_problem_of(plainly, trace, platform);
+  budget_ = given.budget ? given.budget : capacity_of(platform);
+  const auto is_update = [](const Op& op) { return op.phase == Phase::update; };
+  extent_.has_updates = std::ranges::any_of(given.problem.graph.ops, is_update);
+  const std::variant<RankCosts, std::string> costs = rank_costs(given.problem);
+  if (const RankCosts* known = std::get_if<RankCosts>(&costs)) extent_.model_stages = known->stages.size();
+  bases_.emplace(extent_.given_samples, std::move(given.problem));
+}
+
+ClusterQuestion ClusterProblems::question() {
+  return {.platform = platform_,
+          .extent = extent_,
+          .budget = budget_,
+          .rank_problem = [this](std::uint32_t samples, const ComposedPoint& as) { return rank_problem(samples, as); },
+          .outcome = [this](const ClusterPoint& point, const ComposedPoint& as) { return outcome(point, as); }};
+}
+
+Question ClusterProblems::of(const ClusterPoint& point, const ComposedPoint& as) const {
+  Question made = question_;
+  made.trace = reference(point.samples);
+  made.micro_batches = extent_.micro_batches(point) * point.replicas;
+  made.strategy = {as.text, as.passes};
+  if (budget_) made.memory = *budget_;
+  return made;
+}
+
+std::string ClusterProblems::reference(std::uint32_t samples) const {
+  return samples == extent_.given_samples ? question_.trace : with_samples(question_.trace, samples);
+}
+
+const Problem& ClusterProblems::base(std::uint32_t samples) {
+  const auto found = bases_.find(samples);
+  if (found != bases_.end()) return found->second;
+  Question plainly = question_;
+  plainly.trace = reference(samples);
+  plainly.strategy = plain();
+  ProblemOutcome made = problem_of(plainly, load_model(plainly.trace), platform_);
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
+  return bases_.emplace(samples, std::get<Problem>(std::move(made))).first->second;
+}
+
+std::variant<Problem, std::string> ClusterProblems::rank_problem(std::uint32_t samples, const ComposedPoint& as) {
+  Problem problem = base(samples);
+  problem.micro_batches = 1;
+  try {
+    return transformed(std::move(problem), as.passes);
+  } catch (const InputError& error) {  // ranks cannot share it out so: others can
+    return error.what();
+  }
+}
+
+ClusterOutcome ClusterProblems::outcome(const ClusterPoint& point, const ComposedPoint& as) {
+  const Question asked = of(point, as);
+  try {
+    std::optional<Problem> problem;
+    if (std::holds_alternative<Graph>(trace_.model)) {
+      problem = base(point.samples);
+      problem->micro_batches = asked.micro_batches;
+      problem = transformed(std::move(*problem), as.passes);
+    } else {
+      problem = std::get<Problem>(problem_of(asked, load_model(asked.trace), platform_));
+    }
+    const PartsOutcome planned = std::move(plan_parts(*problem, as.passes, std::span(&budget_, 1)).front());
+    if (const Infeasible* none = std::get_if<Infeasible>(&planned)) {
+      return {.makespan = {}, .peak = {}, .reason = none->reason, .smallest = none->smallest};
+    }
+    const PlannedParts& made = std::get<PlannedParts>(planned);
+    return {.makespan = made.makespan, .peak = made.peak};
+  } catch (const InputError& error) {  // a strategy refuses this point
+    return {.makespan = {}, .peak = {}, .reason = error.what()};
+  }
+}
+
+AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trace, const Platform& platform) {
+  const auto started = std::chrono::steady_clock::now();
+  ClusterProblems problems(question, trace, platform);
+  const ClusterAnswer found = cluster_search(problems.question(), options_in(question));
+  const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - started;
+  if (!found.best) {
+    Question plainly = question;
+    plainly.strategy = plain();
+    BudgetedProblem given = budgeted_problem_of(plainly, trace, platform);
+    const Infeasible none = none_of(found);
+    Answer answer;
+    answer.budget = given.budget ? given.budget : capacity_of(platform);
+    answer.reason = none.reason;
+    answer.smallest_feasible = none.smallest;
+    answer.smallest_is_proven = none.smallest_is_proven;
+    answer.solve_s = searched.count();
+    answer.candidates = candidates_of(found);
+    return {question, std::move(given.problem), std::move(answer)};
+  }
+  const ClusterRow& best = found.rows[*found.best];
+  Question chosen = problems.of(best.point, best.as);
+  BudgetedProblem made = budgeted_problem_of(chosen, load_model(chosen.trace), platform);
+  Answer answer =
+      std::move(plimsoll::answer(chosen, made.problem, std::span(&made.budget, 1), searched.count()).front());
+  answer.gap = found.gap();
+  answer.note = summary_of(found, static_cast<std::uint32_t>(platform.devices.size()));
+  answer.candidates = candidates_of(found);
+  return {std::move(chosen), std::move(made.problem), std::move(answer)};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,43 @@
+#pragma once
+// The strategy `cluster`: a question about a whole cluster becomes that of the fastest pass pipeline and micro-batch.
+
+#include <optional>
+
+#include "experiments/study/several_devices.h"
+#include "strategies/hybrid/cluster/search.h"
+
+namespace plimsoll {
+
+/// Whether the question's strategy is `cluster`, and nothing else.
+bool asks_cluster(const Question&);
+
+/// What the search asks about a question: the graphs of ranks, and the simulation of a point. Throws InputError where
+/// the devices are not alike. All that is referred to must outlive it.
+class ClusterProblems {
+ public:
+  ClusterProblems(const Question&, const Trace&, const Platform&);
+
+  ClusterQuestion question();
+
+  /// The question of one point.
+  Question of(const ClusterPoint&, const ComposedPoint&) const;
+
+ private:
+  const Problem& base(std::uint32_t samples);
+  std::variant<Problem, std::string> rank_problem(std::uint32_t samples, const ComposedPoint&);
+  ClusterOutcome outcome(const ClusterPoint&, const ComposedPoint&);
+  std::string reference(std::uint32_t samples) const;
+
+  const Question& question_;
+  const Trace& trace_;
+  const Platform& platform_;
+  ClusterExtent extent_;
+  std::optional<Bytes> budget_;
+  std::map<std::uint32_t, Problem> bases_;  // by samples of a micro-batch: without transforms
+};
+
+/// The answer to a question that asks `cluster`: that of the best point, whose trace, micro-batches and strategy the
+/// answered question has. Its candidates are the best that were simulated.
+AnsweredQuestion answered_by_cluster(const Question&, const Trace&, const Platform&);
+
+}  // namespace plimsoll

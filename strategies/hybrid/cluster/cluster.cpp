@@ -1,0 +1,109 @@
+// The strategy `cluster`: of all combinations of tensor parallelism, replicas, pipelines, sizes of micro-batches and
+// recomputation the fastest within memory, proven to be the best of them by bounds (search.h). Whoever asks the
+// question (experiments/study/cluster_question.h) runs the search: the answer is a pass pipeline, and a question of its
+// own.
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include "strategies/api/strategy.h"
+#include "strategies/hybrid/cluster/cluster_options.h"
+#include "strategies/hybrid/cluster/space.h"
+
+namespace plimsoll {
+namespace {
+
+bool are_numbers(std::string_view text) {
+  const auto values = read_choices(text);
+  return values && (values->empty() || values->front() > 0);
+}
+
+bool are_zero_levels(std::string_view text) {
+  const auto values = read_choices(text);
+  return values && (values->empty() || values->back() <= 3);
+}
+
+template <auto table>
+bool are_named(std::string_view text) {
+  const std::vector<std::string_view> words = read_words(text);
+  return std::ranges::all_of(words, [](std::string_view word) {
+    return std::ranges::any_of(table(), [&](const auto& each) { return each.name == word; });
+  });
+}
+
+constexpr std::string_view numbers = "auto, or whole numbers and ranges joined by '+', such as 1+4-8";
+
+constexpr auto cluster_options = options_of<ClusterOptions>(
+    option_of<&ClusterOptions::tensor>({
+        .name = "t",
+        .values = numbers,
+        .help =
+            "devices that share out the operators of a stage; auto: every number that divides the devices of a node",
+        .allowed = are_numbers,
+    }),
+    option_of<&ClusterOptions::stages>({
+        .name = "p",
+        .values = numbers,
+        .help = "stages of the pipeline; auto: from 1 to as many as there are devices and stages of the model",
+        .allowed = are_numbers,
+    }),
+    option_of<&ClusterOptions::replicas>({
+        .name = "d",
+        .values = numbers,
+        .help = "replicas; auto: the most for which there are devices and that divide the micro-batches",
+        .allowed = are_numbers,
+    }),
+    option_of<&ClusterOptions::zero>({
+        .name = "z",
+        .values = "auto, or numbers from 0 to 3 joined by '+'",
+        .help = "what replicas share out: 0 nothing, 1 states, 2 also gradients, 3 also parameters",
+        .allowed = are_zero_levels,
+    }),
+    option_of<&ClusterOptions::schedule>({
+        .name = "schedule",
+        .values = "auto, or none, 1f1b, gpipe, interleaved, zb_h1, zb_v, v_half, dualpipe_v joined by '+'",
+        .help = "of the pipeline, none with one stage; auto: all but gpipe",
+        .allowed = are_named<cluster_schedules>,
+    }),
+    option_of<&ClusterOptions::chunks>({
+        .name = "chunks",
+        .values = numbers,
+        .help = "parts of the model on a device of interleaved; auto: 2 to 16",
+        .allowed = are_numbers,
+    }),
+    option_of<&ClusterOptions::samples>({
+        .name = "micro_batch",
+        .values = numbers,
+        .help = "samples of a micro-batch; auto: up to 16 where the trace is a formula, else as in the trace",
+        .allowed = are_numbers,
+    }),
+    option_of<&ClusterOptions::saver>({
+        .name = "saver",
+        .values = "auto, or none, core, full, rotor, greedy_recompute, offload_greedy joined by '+'",
+        .help = "memory within a stage; core: recompute_ops, full: full_recompute; auto: none, core and full",
+        .allowed = are_named<cluster_savers>,
+    }),
+    option_of<&ClusterOptions::limit>({
+        .name = "points",
+        .least = 1,
+        .most = 1e6,
+        .help = "how many points are simulated at most; where more may be faster, the answer says how much at most",
+    }));
+
+std::variant<Problem, std::string> asked_alone(const Problem&, const Options&) {
+  return std::string("it chooses the whole pass pipeline, and is asked alone by 'simulate' and 'plan'");
+}
+
+}  // namespace
+
+extern constinit const StrategyInfo cluster_strategy{
+    .name = "cluster",
+    .family = Family::hybrid,
+    .summary = "the fastest combination of tensor, data and pipeline parallelism and recomputation, with a proof",
+    .source = "own; enumerated spaces: Isaev et al., Calculon, SC 2023",
+    .options = cluster_options,
+    .kind = SplitStrategy{.transform = asked_alone},
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,25 @@
+#pragma once
+// What `cluster` may choose among: each option a value, several joined by '+', or auto.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+struct ClusterOptions {
+  std::string tensor = "auto", stages = "auto", replicas = "auto", zero = "auto";
+  std::string schedule = "auto", chunks = "auto", samples = "auto", saver = "auto";
+  std::uint32_t limit = 400;
+};
+
+/// Whole numbers and ranges joined by '+', such as 1+4-8, ascending; nothing where the text is something else. `auto`
+/// is empty.
+std::optional<std::vector<std::uint32_t>> read_choices(std::string_view);
+
+/// Words joined by '+'; `auto` is empty.
+std::vector<std::string_view> read_words(std::string_view);
+
+}  // namespace plimsoll

@@ -1,0 +1,194 @@
+#include "strategies/hybrid/cluster/rank_costs.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "sim/core/collective_op.h"
+#include "sim/model/graph_updates.h"
+#include "sim/model/shared_parameters.h"
+#include "sim/model/stage_chain.h"
+#include "strategies/pipelining/cuts/cuts.h"
+
+namespace plimsoll {
+namespace {
+
+Seconds duration(const Problem& problem, std::size_t op) {
+  return duration_on(problem, id_at<OpId>(op), DeviceId{0}, Saving::keep);
+}
+
+/// By name of a parameter: what is updated with it.
+std::map<std::string, RankParameter> updates_by_name(const Problem& problem) {
+  std::map<std::string, RankParameter> found;
+  const Graph& graph = problem.graph;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    if (op.phase != Phase::update || !updates_parameters(op)) continue;
+    RankParameter each{.bytes = {}, .states = {}, .update = duration(problem, o)};
+    std::set<StorageId> seen;
+    for (const TensorId t : op.inputs) {
+      if (graph[t].kind == TensorKind::optimizer_state && seen.insert(graph[t].storage).second) {
+        each.states += graph[t].bytes;
+      }
+    }
+    const auto parameter =
+        std::ranges::find_if(op.inputs, [&](TensorId t) { return graph[t].kind == TensorKind::parameter; });
+    if (parameter == op.inputs.end()) continue;
+    RankParameter& own = found[graph[*parameter].name];
+    own.states += each.states;
+    own.update += each.update;
+  }
+  return found;
+}
+
+/// The stages [first, last) that a device has as one part.
+struct Range {
+  std::size_t first, last;
+};
+
+/// By device, its parts in their order.
+std::vector<std::vector<Range>> placed(const std::vector<std::size_t>& first, std::size_t model_stages,
+                                       std::uint32_t devices, PipelineShape shape) {
+  std::vector<std::vector<Range>> parts(devices);
+  for (std::size_t g = 0; g < first.size(); ++g) {
+    const bool goes_back = shape == PipelineShape::v && g >= devices;
+    const std::size_t device = goes_back ? 2 * std::size_t{devices} - 1 - g : g % devices;
+    parts[device].push_back({first[g], g + 1 < first.size() ? first[g + 1] : model_stages});
+  }
+  return parts;
+}
+
+class OfDevice {
+ public:
+  explicit OfDevice(const RankCosts& costs) : costs_(costs) {}
+
+  DeviceCosts of(const std::vector<Range>& parts) {
+    made_ = {};
+    for (std::size_t s = 0; s < parts.front().first; ++s) {
+      const RankStage& stage = costs_.stages[s];
+      made_.before += stage.forward;
+      made_.behind += stage.backward;
+      made_.behind_input += stage.backward - stage.weight;
+    }
+    std::set<std::uint32_t> parameters;
+    for (const Range& part : parts) add(part, parameters, part.first == parts.front().first);
+    for (const Range& part : parts) made_.read_again += inner_parameters(part);
+    for (const std::uint32_t p : parameters) {
+      made_.parameters += costs_.parameters[p].bytes;
+      if (costs_.parameters[p].trained) made_.trained += costs_.parameters[p].bytes;
+      made_.states += costs_.parameters[p].states;
+      made_.updates += costs_.parameters[p].update;
+    }
+    return made_;
+  }
+
+ private:
+  Bytes trained_in(std::size_t first, std::size_t last) const {
+    std::set<std::uint32_t> own;
+    for (std::size_t s = first; s < last; ++s) {
+      own.insert(costs_.stages[s].parameters.begin(), costs_.stages[s].parameters.end());
+    }
+    Bytes sum;
+    for (const std::uint32_t p : own) sum += costs_.parameters[p].trained ? costs_.parameters[p].bytes : Bytes{};
+    return sum;
+  }
+
+  Bytes inner_parameters(const Range& part) const {
+    const std::size_t first = std::max<std::size_t>(part.first, 1);
+    return trained_in(first, std::max(first, std::min(part.last, costs_.stages.size() - 1)));
+  }
+
+  void add(const Range& part, std::set<std::uint32_t>& parameters, bool is_first) {
+    Seconds forward, backward, weight, longest_forward, again;
+    Bytes saved, inputs, gradients;
+    for (std::size_t s = part.first; s < part.last; ++s) {
+      const RankStage& stage = costs_.stages[s];
+      backward += stage.backward;
+      weight += stage.weight;
+      again += stage.again;
+      longest_forward = std::max(longest_forward, stage.again);
+      saved += stage.inner;
+      forward += stage.forward;
+      if (s > part.first) inputs += costs_.stages[s - 1].output;
+      made_.at_repeat = std::max(made_.at_repeat, inputs + stage.inner);
+      // A parameter that several of its stages read has one gradient.
+      if (std::ranges::none_of(stage.parameters, [&](std::uint32_t p) { return parameters.contains(p); })) {
+        gradients += stage.gradients;
+      }
+      parameters.insert(stage.parameters.begin(), stage.parameters.end());
+    }
+    saved += inputs;
+    made_.forward += forward;
+    made_.backward += backward;
+    made_.longest_pass = std::max({made_.longest_pass, forward, backward - weight});
+    made_.last_trained = trained_in(part.last - 1, part.last);
+    made_.weight += weight;
+    made_.again += again - longest_forward;  // the last stage of a part has just run
+    made_.last_backward = std::max(made_.last_backward, backward + again);
+    made_.last_weight = std::max(made_.last_weight, weight);
+    made_.saved += saved;
+    made_.inputs += inputs;
+    made_.gradients += gradients;
+    made_.least_saved = is_first ? saved : std::min(made_.least_saved, saved);
+    made_.least_inputs = is_first ? inputs : std::min(made_.least_inputs, inputs);
+    made_.least_gradients = is_first ? gradients : std::min(made_.least_gradients, gradients);
+    const Bytes trained = trained_in(part.first, part.last);
+    made_.least_trained = is_first ? trained : std::min(made_.least_trained, trained);
+  }
+
+  const RankCosts& costs_;
+  DeviceCosts made_;
+};
+
+}  // namespace
+
+std::variant<RankCosts, std::string> rank_costs(Problem of_rank) {
+  RankCosts costs;
+  for (std::size_t o = 0; o < of_rank.graph.ops.size(); ++o) {
+    const Op& op = of_rank.graph.ops[o];
+    if (op.phase == Phase::update || runs_beside(op) || op.is_view) continue;
+    const Seconds own = duration(of_rank, o);
+    costs.ops += own;
+    if (is_backward(op.phase)) costs.backward_ops += own;
+  }
+  if (!of_rank.chain) {
+    std::variant<Problem, std::string> made = as_chain(std::move(of_rank), Backward::whole);
+    if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);
+    of_rank = std::get<Problem>(std::move(made));
+  }
+  const Chain& chain = *of_rank.chain;
+  std::map<std::string, RankParameter> updates = updates_by_name(of_rank);
+  for (const Parameter& parameter : chain.parameters) {
+    RankParameter& own = costs.parameters.emplace_back(updates[parameter.name]);
+    own.bytes = parameter.bytes;
+    own.trained = parameter.trained;
+  }
+  for (std::size_t s = 0; s < chain.stages.size(); ++s) {
+    const Stage& stage = chain.stages[s];
+    const bool is_kept = s + 1 < chain.stages.size() && (stage.keeps_output || chain.stages[s + 1].keeps_input);
+    costs.stages.push_back({.forward = stage.forward,
+                            .backward = stage.backward,
+                            .weight = stage.has_backward_weight ? stage.backward_weight : Seconds{},
+                            .again = std::min(stage.forward, stage.forward_nograd),
+                            .inner = stage.saved - stage.output,
+                            .output = is_kept ? stage.output : Bytes{},
+                            .gradients = stage.parameter_gradient.value_or(trained_bytes(chain, stage)),
+                            .parameters = stage.parameters});
+  }
+  costs.chain = chain;
+  return costs;
+}
+
+std::vector<DeviceCosts> device_costs(const RankCosts& costs, std::uint32_t stages, std::uint32_t chunks,
+                                      PipelineShape shape) {
+  const std::vector<std::size_t> first = cut_stages(costs.chain, std::size_t{stages} * chunks, CutRule::balanced);
+  OfDevice of(costs);
+  std::vector<DeviceCosts> made;
+  for (const std::vector<Range>& parts : placed(first, costs.stages.size(), stages, shape)) {
+    made.push_back(of.of(parts));
+  }
+  return made;
+}
+
+}  // namespace plimsoll

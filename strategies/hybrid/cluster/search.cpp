@@ -1,0 +1,255 @@
+#include "strategies/hybrid/cluster/search.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "sim/core/expects.h"
+#include "sim/io/input_error.h"
+#include "sim/mesh/collective_times.h"
+
+namespace plimsoll {
+namespace {
+
+/// What points share, worked out once: costs of ranks, of the devices of a pipeline, times of exchanges.
+class SharedCosts {
+ public:
+  explicit SharedCosts(const ClusterQuestion& question) : question_(question) {}
+
+  struct OfRank {
+    RankCosts costs;
+    bool sequence = false;
+  };
+  using Rank = std::variant<OfRank, std::string>;
+
+  const Rank& rank(const ClusterPoint& point) {
+    const StrategyInfo* transform = point.saving().transform;
+    const auto [found, is_new] = ranks_.try_emplace({point.tensor, point.samples, transform});
+    if (is_new) found->second = std::make_unique<Rank>(made(point));
+    return *found->second;
+  }
+
+  const std::vector<DeviceCosts>& devices(const ClusterPoint& point, const RankCosts& costs) {
+    const auto [found, is_new] = devices_.try_emplace({&costs, point.stages, point.chunks, point.way().shape});
+    if (is_new) found->second = device_costs(costs, point.stages, point.chunks, point.way().shape);
+    return found->second;
+  }
+
+  const std::vector<std::uint32_t>& parts_kept(const ClusterPoint& point, std::uint32_t micro_batches) {
+    const auto [found, is_new] = kept_.try_emplace({point.schedule, point.stages, micro_batches});
+    if (is_new) found->second = forwards_kept(point, micro_batches);
+    return found->second;
+  }
+
+  /// Or in one sentence why the replicas cannot exchange anything.
+  std::variant<std::vector<ReplicaExchange>, std::string> exchanges(const ClusterPoint& point,
+                                                                    const std::vector<DeviceCosts>& devices) {
+    std::vector<ReplicaExchange> made(devices.size());
+    if (point.replicas == 1) return made;
+    const auto [found, is_new] = times_.try_emplace({point.tensor, point.replicas});
+    if (is_new) found->second = times_of(point);
+    if (const std::string* why = std::get_if<std::string>(&*found->second)) return *why;
+    CollectiveTimes& times = std::get<CollectiveTimes>(*found->second);
+    for (std::size_t r = 0; r < devices.size(); ++r) made[r] = exchange_of(point, devices[r], times);
+    return made;
+  }
+
+ private:
+  using Times = std::variant<CollectiveTimes, std::string>;
+
+  Rank made(const ClusterPoint& point) const {
+    std::string why;
+    for (const bool sequence : {true, false}) {
+      if (sequence && point.tensor == 1) continue;
+      std::variant<Problem, std::string> problem =
+          question_.rank_problem(point.samples, composed_rank(point.tensor, sequence, point.saving()));
+      if (std::string* no = std::get_if<std::string>(&problem)) {
+        why = std::move(*no);
+        continue;
+      }
+      std::variant<RankCosts, std::string> costs = rank_costs(std::get<Problem>(std::move(problem)));
+      if (std::string* no = std::get_if<std::string>(&costs)) return std::move(*no);
+      return OfRank{std::get<RankCosts>(std::move(costs)), sequence};
+    }
+    return why;
+  }
+
+  std::unique_ptr<Times> times_of(const ClusterPoint& point) const {
+    Mesh mesh{{{"data", point.replicas, true, CollectiveWay::nccl}}};
+    if (point.tensor > 1) mesh.axes.push_back({"tensor", point.tensor, false, CollectiveWay::nccl});
+    return std::make_unique<Times>(CollectiveTimes::on(question_.platform, std::move(mesh)));
+  }
+
+  static ReplicaExchange exchange_of(const ClusterPoint& point, const DeviceCosts& device, CollectiveTimes& times) {
+    const std::uint32_t data = 0;
+    const auto seconds = [&](CollectiveKind kind, Bytes bytes) {
+      return bytes > Bytes{} ? times.seconds(kind, bytes, std::span(&data, 1)) : Seconds{};
+    };
+    const bool is_one_part = point.chunks == 1;
+    const Bytes gradients = is_one_part ? device.gradients : device.least_gradients,
+                trained = is_one_part ? device.trained : device.least_trained;
+    using enum CollectiveKind;
+    switch (point.zero) {
+      case 0:
+        return {.once = seconds(all_reduce, gradients), .each_time = {}};
+      case 1:
+        return {.once = seconds(reduce_scatter, gradients) + seconds(all_gather, trained), .each_time = {}};
+      case 2:
+        return {.once = {}, .each_time = seconds(reduce_scatter, device.gradients)};
+      default:
+        return {.once = {},
+                .each_time = seconds(reduce_scatter, device.gradients) + seconds(all_gather, device.trained) +
+                             seconds(all_gather, device.read_again)};
+    }
+  }
+
+  const ClusterQuestion& question_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, const StrategyInfo*>, std::unique_ptr<Rank>> ranks_;
+  std::map<std::tuple<const RankCosts*, std::uint32_t, std::uint32_t, PipelineShape>, std::vector<DeviceCosts>>
+      devices_;
+  std::map<std::tuple<std::uint8_t, std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> kept_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Times>> times_;
+};
+
+class ClusterSearch {
+ public:
+  ClusterSearch(const ClusterQuestion& question, const ClusterOptions& options)
+      : question_(question), limit_(options.limit), shared_(question) {
+    ClusterSpace space = cluster_space(question.extent, options);
+    if (space.points.empty()) throw InputError("cluster: " + space.empty_because);
+    answer_.points = space.points.size();
+    for (const ClusterPoint& point : space.points) add(point);
+    std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
+  }
+
+  ClusterAnswer bounded() && { return std::move(answer_); }
+
+  ClusterAnswer run() && {
+    const auto is_too_large = [&](const ClusterRow& row) {
+      return question_.budget && row.memory.total() > *question_.budget;
+    };
+    std::vector<ClusterRow> large;
+    std::ranges::copy_if(answer_.rows, std::back_inserter(large), is_too_large);
+    answer_.too_large = std::erase_if(answer_.rows, is_too_large);
+    for (const std::size_t r : seeds()) simulate(r);
+    for (std::size_t r = 0; r < answer_.rows.size() && may_be_faster(r); ++r) simulate(r);
+    conclude();
+    if (!answer_.best) find_least(std::move(large));
+    return std::move(answer_);
+  }
+
+ private:
+  void add(const ClusterPoint& point) {
+    const SharedCosts::Rank& rank = shared_.rank(point);
+    if (const std::string* why = std::get_if<std::string>(&rank)) return refuse(*why);
+    const auto& of_rank = std::get<SharedCosts::OfRank>(rank);
+    if (std::size_t{point.stages} * point.chunks > of_rank.costs.stages.size()) {
+      return refuse("the model has fewer stages than the pipeline has parts");
+    }
+    const std::vector<DeviceCosts>& devices = shared_.devices(point, of_rank.costs);
+    const auto exchanges = shared_.exchanges(point, devices);
+    if (const std::string* why = std::get_if<std::string>(&exchanges)) return refuse(*why);
+    const std::uint32_t micro_batches = question_.extent.micro_batches(point);
+    const BoundedPoint bounded{point,         of_rank.costs,
+                               devices,       std::get<std::vector<ReplicaExchange>>(exchanges),
+                               micro_batches, shared_.parts_kept(point, micro_batches)};
+    ClusterRow row{.point = point,
+                   .as = composed(point, of_rank.sequence),
+                   .bound = std::max(computation_bound(bounded), exchange_bound(bounded)),
+                   .memory = memory_bound(bounded)};
+    if (!answer_.least || row.memory.total() < *answer_.least) {
+      answer_.least = row.memory.total();
+      answer_.least_parts = row.memory;
+    }
+    answer_.rows.push_back(std::move(row));
+  }
+
+  /// Of each number of stages the first that leaves room for what the bound on memory does not see.
+  std::vector<std::size_t> seeds() const {
+    constexpr double full = 0.8;
+    std::map<std::uint32_t, std::size_t> found;
+    for (std::size_t r = 0; r < answer_.rows.size(); ++r) {
+      const auto needs = static_cast<double>(answer_.rows[r].memory.total().count);
+      const bool has_room = !question_.budget || needs <= full * static_cast<double>(question_.budget->count);
+      if (has_room) found.try_emplace(answer_.rows[r].point.stages, r);
+    }
+    std::vector<std::size_t> rows;
+    for (const auto& [stages, r] : found) rows.push_back(r);
+    return rows;
+  }
+
+  /// Nothing fits: the least that a point needs, those with the least bounds on memory first.
+  void find_least(std::vector<ClusterRow> large) {
+    std::vector<ClusterRow>& rows = answer_.rows;
+    rows.insert(rows.end(), std::move_iterator(large.begin()), std::move_iterator(large.end()));
+    std::ranges::stable_sort(rows, {}, [](const ClusterRow& row) { return row.memory.total(); });
+    const auto may_need_less = [&](const ClusterRow& row) {
+      return !row.outcome && (!answer_.is_least_simulated || row.memory.total() < *answer_.least);
+    };
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      if (!may_need_less(rows[r])) continue;
+      if (answer_.simulated >= limit_) return;
+      simulate(r);
+    }
+    answer_.is_least_proven = answer_.is_least_simulated;
+  }
+
+  void refuse(const std::string& why) {
+    if (answer_.refused++ == 0) answer_.refused_because = why;
+  }
+
+  bool may_be_faster(std::size_t r) const {
+    if (answer_.simulated >= limit_) return false;
+    return !answer_.best || answer_.rows[r].bound < *answer_.rows[*answer_.best].outcome->makespan;
+  }
+
+  void simulate(std::size_t r) {
+    ClusterRow& row = answer_.rows[r];
+    if (row.outcome || !may_be_faster(r)) return;
+    row.outcome = question_.outcome(row.point, row.as);
+    ++answer_.simulated;
+    if (row.outcome->smallest && (!answer_.is_least_simulated || *row.outcome->smallest < *answer_.least)) {
+      answer_.least = row.outcome->smallest;
+      answer_.is_least_simulated = true;
+    }
+    if (!row.outcome->makespan) return;
+    const auto is_better = [&](const ClusterRow& best) {
+      return std::pair(*row.outcome->makespan, r) < std::pair(*best.outcome->makespan, *answer_.best);
+    };
+    if (!answer_.best || is_better(answer_.rows[*answer_.best])) answer_.best = r;
+  }
+
+  void conclude() {
+    const auto open = std::ranges::find_if(answer_.rows, [](const ClusterRow& row) { return !row.outcome; });
+    answer_.is_proven = open == answer_.rows.end();
+    if (!answer_.best) return;
+    const Seconds best = *answer_.rows[*answer_.best].outcome->makespan;
+    answer_.bound = answer_.is_proven ? best : std::min(best, open->bound);
+    answer_.is_proven = answer_.bound == best;
+  }
+
+  const ClusterQuestion& question_;
+  std::size_t limit_;
+  SharedCosts shared_;
+  ClusterAnswer answer_;
+};
+
+}  // namespace
+
+double ClusterAnswer::gap() const {
+  EXPECTS(best && rows[*best].outcome);
+  return *rows[*best].outcome->makespan / bound - 1;
+}
+
+ClusterAnswer cluster_search(const ClusterQuestion& question, const ClusterOptions& options) {
+  return ClusterSearch(question, options).run();
+}
+
+ClusterAnswer cluster_bounds(const ClusterQuestion& question, const ClusterOptions& options) {
+  return ClusterSearch(question, options).bounded();
+}
+
+}  // namespace plimsoll

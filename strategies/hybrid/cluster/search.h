@@ -1,0 +1,72 @@
+#pragma once
+// The fastest point of a space: bounded in closed form, simulated in the order of the bounds until none that is left
+// can be faster.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "strategies/hybrid/cluster/bounds.h"
+#include "strategies/hybrid/cluster/space.h"
+
+namespace plimsoll {
+
+/// What the simulation of a point has given: a time, or why none, and what it needs at least, where that is why.
+struct ClusterOutcome {
+  std::optional<Seconds> makespan;
+  Bytes peak;
+  std::string reason = {};
+  std::optional<Bytes> smallest = {};
+};
+
+/// The graph of a rank, or in one sentence why there is none.
+using RankProblemOf =
+    std::function<std::variant<Problem, std::string>(std::uint32_t samples, const ComposedPoint& of_rank)>;
+using OutcomeOf = std::function<ClusterOutcome(const ClusterPoint&, const ComposedPoint&)>;
+
+struct ClusterQuestion {
+  const Platform& platform;
+  ClusterExtent extent;
+  std::optional<Bytes> budget;  ///< of each device
+  RankProblemOf rank_problem;
+  OutcomeOf outcome;
+};
+
+struct ClusterRow {
+  ClusterPoint point;
+  ComposedPoint as;
+  Seconds bound;
+  MemoryBound memory;
+  std::optional<ClusterOutcome> outcome = {};  ///< once simulated
+};
+
+struct ClusterAnswer {
+  std::size_t points = 0;            ///< of the space
+  std::size_t refused = 0;           ///< that cannot be: whose ranks have no graph, or no links
+  std::string refused_because = {};  ///< the first of these
+  std::size_t too_large = 0;         ///< by the bound on memory
+  std::size_t simulated = 0;
+  std::optional<std::size_t> best = {};  ///< of `rows`
+  std::vector<ClusterRow> rows;          ///< within memory by the bound, those with the least bound on time first
+  Seconds bound;  ///< no point takes less: the least of those that are not simulated, at most the best
+  bool is_proven = false;
+  std::optional<Bytes> least;  ///< that a point needs, by a simulation or by bounds alone
+  bool is_least_simulated = false;
+  bool is_least_proven = false;  ///< no point of the space needs less
+  MemoryBound least_parts = {};  ///< by bounds: what the point of the least bound consists of
+
+  /// time / bound - 1 of the best.
+  double gap() const;
+};
+
+ClusterAnswer cluster_search(const ClusterQuestion&, const ClusterOptions&);
+
+/// All points of the space with their bounds, and none simulated: `rows` hold those that do not fit, too.
+ClusterAnswer cluster_bounds(const ClusterQuestion&, const ClusterOptions&);
+
+}  // namespace plimsoll

@@ -1,0 +1,269 @@
+#include "strategies/hybrid/cluster/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+#include "strategies/list.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint32_t most_usual_samples = 16, most_usual_chunks = 16;
+
+/// Of which each point has its own: values to try, and the name of the option that gave them.
+struct Choices {
+  std::string_view option;
+  std::string given;
+  std::vector<std::uint32_t> values;  ///< empty: auto
+
+  bool allows(std::uint32_t value) const { return values.empty() || std::ranges::binary_search(values, value); }
+};
+
+Choices choices_of(std::string_view option, const std::string& given) {
+  return {option, given, read_choices(given).value_or(std::vector<std::uint32_t>{})};
+}
+
+/// Indices of the named entries of a table, or of the usual ones.
+template <class Entry>
+std::vector<std::uint8_t> named(std::span<const Entry> table, const std::string& given) {
+  const std::vector<std::string_view> words = read_words(given);
+  std::vector<std::uint8_t> found;
+  for (std::size_t k = 0; k < table.size(); ++k) {
+    const bool is_asked = words.empty() ? table[k].is_usual : std::ranges::find(words, table[k].name) != words.end();
+    if (is_asked) found.push_back(static_cast<std::uint8_t>(k));
+  }
+  return found;
+}
+
+/// Whether the turns of a schedule can be taken by so many micro-batches; each strategy refuses the others.
+bool has_turns(const ClusterSchedule& way, std::uint32_t stages, std::uint32_t micro_batches) {
+  if (way.strategy == &dualpipe_v_strategy) return micro_batches >= 2 * stages;
+  return true;
+}
+
+class Enumeration {
+ public:
+  Enumeration(const ClusterExtent& extent, const ClusterOptions& options)
+      : extent_(extent),
+        tensor_(choices_of("t", options.tensor)),
+        stages_(choices_of("p", options.stages)),
+        replicas_(choices_of("d", options.replicas)),
+        zero_(choices_of("z", options.zero)),
+        chunks_(choices_of("chunks", options.chunks)),
+        samples_(choices_of("micro_batch", options.samples)),
+        schedules_(named(cluster_schedules(), options.schedule)),
+        savers_(named(cluster_savers(), options.saver)) {}
+
+  ClusterSpace run() && {
+    for (std::uint32_t tensor = 1; tensor <= (extent_.has_operators ? extent_.devices : 1); ++tensor) {
+      const bool is_usual = extent_.in_node % tensor == 0;
+      if (tensor_.values.empty() ? !is_usual : !tensor_.allows(tensor)) continue;
+      note(1);
+      const std::size_t in_a_row = std::min<std::size_t>(extent_.devices / tensor, extent_.model_stages);
+      const auto most = static_cast<std::uint32_t>(in_a_row);
+      for (std::uint32_t stages = 1; stages <= most; ++stages) {
+        if (!stages_.allows(stages)) continue;
+        note(2);
+        add_sizes(tensor, stages);
+      }
+    }
+    std::ranges::sort(space_.points);
+    if (space_.points.empty()) space_.empty_because = why_empty();
+    return std::move(space_);
+  }
+
+ private:
+  void note(std::size_t reached) { reached_ = std::max(reached_, reached); }
+
+  void add_sizes(std::uint32_t tensor, std::uint32_t stages) {
+    for (std::uint32_t samples = 1; samples <= extent_.batch; ++samples) {
+      if (!extent_.has_sizes && samples != extent_.given_samples) continue;
+      if (!samples_.allows(samples) || extent_.batch % samples != 0) continue;
+      if (samples_.values.empty() && extent_.has_sizes && samples > most_usual_samples) break;
+      note(3);
+      for (const std::uint32_t replicas : replicas_for(tensor, stages, samples)) {
+        note(4);
+        add_sharing({.tensor = tensor, .stages = stages, .replicas = replicas, .samples = samples});
+      }
+    }
+  }
+
+  /// The largest that divides the micro-batches; those asked for, else.
+  std::vector<std::uint32_t> replicas_for(std::uint32_t tensor, std::uint32_t stages, std::uint32_t samples) const {
+    const std::uint32_t micro_batches = extent_.batch / samples;
+    std::vector<std::uint32_t> found;
+    for (std::uint32_t d = std::min(extent_.devices / (tensor * stages), micro_batches); d > 0; --d) {
+      if (micro_batches % d != 0 || !replicas_.allows(d)) continue;
+      found.push_back(d);
+      if (replicas_.values.empty()) break;
+    }
+    return found;
+  }
+
+  void add_sharing(ClusterPoint point) {
+    const std::uint32_t most = point.replicas == 1 ? 0 : extent_.has_updates ? 3 : 0;
+    for (point.zero = 0; point.zero <= most; ++point.zero) {
+      if (!zero_.allows(point.zero) && !(point.replicas == 1 && zero_.values.empty())) continue;
+      note(5);
+      add_schedules(point);
+    }
+  }
+
+  void add_schedules(ClusterPoint point) {
+    const std::uint32_t m = extent_.micro_batches(point);
+    for (const std::uint8_t schedule : schedules_) {
+      point.schedule = schedule;
+      const ClusterSchedule& way = point.way();
+      if ((way.strategy == nullptr) != (point.stages == 1) || !has_turns(way, point.stages, m)) continue;
+      for (point.chunks = 1; point.chunks <= most_usual_chunks; ++point.chunks) {
+        const bool fits = way.shape == PipelineShape::line ? point.chunks == 1
+                          : way.shape == PipelineShape::v  ? point.chunks == 2
+                          : chunks_.values.empty()         ? point.chunks > 1
+                                                           : chunks_.allows(point.chunks);
+        if (!fits || std::size_t{point.stages} * point.chunks > extent_.model_stages) continue;
+        note(6);
+        for (point.saver = 0; point.saver < cluster_savers().size(); ++point.saver) {
+          if (std::ranges::find(savers_, point.saver) != savers_.end()) space_.points.push_back(point);
+        }
+      }
+    }
+  }
+
+  std::string why_empty() const {
+    const auto says = [](const Choices& choices, std::string_view why) {
+      return fmt::format("{}={} leaves no point: {}", choices.option, choices.given, why);
+    };
+    switch (reached_) {
+      case 0:
+        if (!extent_.has_operators) return says(tensor_, "a chain has no operators to share out");
+        return says(tensor_, fmt::format("there are {} devices", extent_.devices));
+      case 1:
+        return says(stages_, fmt::format("there are {} devices, and the model has {} stages", extent_.devices,
+                                         extent_.model_stages));
+      case 2:
+        if (!extent_.has_sizes) {
+          return says(samples_, fmt::format("micro-batches of this trace have {} samples", extent_.given_samples));
+        }
+        return says(samples_, fmt::format("no such micro-batch divides a batch of {}", extent_.batch));
+      case 3:
+        return says(replicas_, fmt::format("so many replicas do not fit {} devices and {} samples", extent_.devices,
+                                           extent_.batch));
+      case 4:
+        return says(zero_, extent_.has_updates ? "only several replicas share anything out"
+                                               : "without an optimizer there are no states to share out");
+      default:
+        return "schedule leaves no point: no such pipeline has so many stages and micro-batches";
+    }
+  }
+
+  const ClusterExtent& extent_;
+  Choices tensor_, stages_, replicas_, zero_, chunks_, samples_;
+  std::vector<std::uint8_t> schedules_, savers_;
+  ClusterSpace space_;
+  std::size_t reached_ = 0;  // how many choices some point has passed
+};
+
+/// Adds a pass to both.
+void add(ComposedPoint& made, const StrategyInfo& strategy, std::map<std::string, std::string, std::less<>> given) {
+  std::string options;
+  for (const auto& [name, value] : given) options += fmt::format("{}{}={}", options.empty() ? "" : ",", name, value);
+  if (!options.empty()) options = "(" + options + ")";
+  made.text += fmt::format("{}{}{}", made.text.empty() ? "" : "|", strategy.name, options);
+  made.passes.push_back(pass_of(strategy, std::move(given)));
+}
+
+}  // namespace
+
+std::span<const ClusterSchedule> cluster_schedules() {
+  using enum PipelineShape;
+  static const std::array all{
+      ClusterSchedule{.name = "none", .strategy = nullptr},
+      ClusterSchedule{.name = "1f1b", .strategy = &one_forward_one_backward_strategy},
+      ClusterSchedule{.name = "gpipe", .strategy = &gpipe_strategy, .is_usual = false},
+      ClusterSchedule{.name = "interleaved", .strategy = &interleaved_strategy, .shape = turns},
+      ClusterSchedule{.name = "zb_h1", .strategy = &zb_h1_strategy, .splits_backward = true},
+      ClusterSchedule{.name = "zb_v", .strategy = &zb_v_strategy, .shape = v, .splits_backward = true},
+      ClusterSchedule{.name = "v_half", .strategy = &v_half_strategy, .shape = v, .splits_backward = true},
+      ClusterSchedule{.name = "dualpipe_v", .strategy = &dualpipe_v_strategy, .shape = v, .splits_backward = true},
+  };
+  return all;
+}
+
+std::span<const ClusterSaver> cluster_savers() {
+  static const std::array all{
+      ClusterSaver{"none", nullptr, nullptr},
+      ClusterSaver{"core", &recompute_ops_strategy, nullptr},
+      ClusterSaver{"full", nullptr, &full_recompute_strategy},
+      ClusterSaver{"rotor", nullptr, &rotor_strategy, false},
+      ClusterSaver{"greedy_recompute", nullptr, &greedy_recompute_strategy, false},
+      ClusterSaver{"offload_greedy", nullptr, &offload_greedy_strategy, false},
+  };
+  return all;
+}
+
+std::optional<std::vector<std::uint32_t>> read_choices(std::string_view text) {
+  std::vector<std::uint32_t> values;
+  if (text == "auto") return values;
+  constexpr std::uint32_t most = 65'536;
+  while (true) {
+    const std::string_view one = text.substr(0, text.find('+'));
+    std::uint32_t from = 0, to = 0;
+    const char* end = one.data() + one.size();
+    std::from_chars_result read = std::from_chars(one.data(), end, from);
+    to = from;
+    if (read.ec == std::errc{} && read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, to);
+    if (read.ec != std::errc{} || read.ptr != end || to < from || to > most) return std::nullopt;
+    for (std::uint32_t value = from; value <= to; ++value) values.push_back(value);
+    if (one.size() == text.size()) break;
+    text.remove_prefix(one.size() + 1);
+  }
+  std::ranges::sort(values);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+std::vector<std::string_view> read_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  if (text == "auto") return words;
+  while (true) {
+    const std::string_view one = text.substr(0, text.find('+'));
+    words.push_back(one);
+    if (one.size() == text.size()) return words;
+    text.remove_prefix(one.size() + 1);
+  }
+}
+
+ClusterSpace cluster_space(const ClusterExtent& extent, const ClusterOptions& options) {
+  return Enumeration(extent, options).run();
+}
+
+ComposedPoint composed_rank(std::uint32_t tensor, bool sequence, const ClusterSaver& saver) {
+  ComposedPoint made;
+  if (saver.transform != nullptr) add(made, *saver.transform, {});
+  if (tensor > 1) {
+    add(made, megatron_strategy, {{"tensor", std::to_string(tensor)}, {"sequence", sequence ? "yes" : "no"}});
+  }
+  return made;
+}
+
+ComposedPoint composed(const ClusterPoint& point, bool sequence) {
+  ComposedPoint made = composed_rank(point.tensor, sequence, point.saving());
+  const std::array<const StrategyInfo*, 4> sharing{&data_parallel_strategy, &zero1_strategy, &zero2_strategy,
+                                                   &zero3_strategy};
+  if (point.replicas > 1) add(made, *sharing[point.zero], {{"ranks", std::to_string(point.replicas)}});
+  if (point.stages > 1) {
+    std::map<std::string, std::string, std::less<>> given{{"stages", std::to_string(point.stages)}};
+    if (point.way().shape == PipelineShape::turns) given.emplace("chunks", std::to_string(point.chunks));
+    add(made, *point.way().strategy, std::move(given));
+  }
+  if (point.saving().behind != nullptr) add(made, *point.saving().behind, {});
+  if (made.passes.empty()) add(made, store_all_strategy, {});
+  return made;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,88 @@
+#pragma once
+// The points among which `cluster` chooses: each is a pass pipeline of strategies that exist, for a size of
+// micro-batch.
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategies/api/pass.h"
+#include "strategies/hybrid/cluster/cluster_options.h"
+
+namespace plimsoll {
+
+/// How the parts of a pipeline lie on its devices: one each, in turns, or down and up them as a V.
+enum class PipelineShape : std::uint8_t { line, turns, v };
+
+struct ClusterSchedule {
+  std::string_view name;
+  const StrategyInfo* strategy;  ///< null: no pipeline
+  PipelineShape shape = PipelineShape::line;
+  bool splits_backward = false;
+  bool is_usual = true;  ///< auto asks for it
+};
+std::span<const ClusterSchedule> cluster_schedules();
+
+/// What saves memory within a stage: a transform before everything, or a strategy behind it.
+struct ClusterSaver {
+  std::string_view name;
+  const StrategyInfo* transform;
+  const StrategyInfo* behind;
+  bool is_usual = true;
+};
+std::span<const ClusterSaver> cluster_savers();
+
+struct ClusterPoint {
+  std::uint32_t tensor = 1;    ///< devices that share out the operators of a stage
+  std::uint32_t stages = 1;    ///< devices in a row
+  std::uint32_t replicas = 1;  ///< each with its own micro-batches
+  std::uint32_t zero = 0;      ///< what replicas share out: 0 nothing to 3 states, gradients and parameters
+  std::uint32_t samples = 1;   ///< of a micro-batch
+  std::uint32_t chunks = 1;    ///< parts of the model on a device
+  std::uint8_t schedule = 0;   ///< index of cluster_schedules(); 0: no pipeline
+  std::uint8_t saver = 0;      ///< index of cluster_savers(); 0: none
+
+  std::uint32_t devices() const { return tensor * stages * replicas; }
+  const ClusterSchedule& way() const { return cluster_schedules()[schedule]; }
+  const ClusterSaver& saving() const { return cluster_savers()[saver]; }
+  friend auto operator<=>(const ClusterPoint&, const ClusterPoint&) = default;
+};
+
+/// What the numbers of a point come from.
+struct ClusterExtent {
+  std::uint32_t devices = 1, in_node = 1;
+  std::uint32_t batch = 1;          ///< samples of an iteration, all replicas together
+  std::uint32_t given_samples = 1;  ///< of a micro-batch of the trace
+  bool has_sizes = false;           ///< whether a micro-batch may have another number of samples
+  bool has_updates = false;         ///< whether there are states to share out
+  bool has_operators = false;       ///< whether devices may share these out
+  std::size_t model_stages = 1;     ///< of the model's chain; 1: it has none
+
+  /// Micro-batches of each replica.
+  std::uint32_t micro_batches(const ClusterPoint& point) const { return batch / (point.replicas * point.samples); }
+};
+
+struct ClusterSpace {
+  std::vector<ClusterPoint> points;  ///< ascending
+  std::string empty_because = {};    ///< where there is none: which option leaves none, and why
+};
+
+/// All points of the options. Devices may be left idle: of each number of stages and of devices that share out
+/// operators there is the largest number of replicas that divides the batch.
+ClusterSpace cluster_space(const ClusterExtent&, const ClusterOptions&);
+
+/// The point as passes, and their text. `sequence`: also the positions between blocks are shared out.
+struct ComposedPoint {
+  std::string text;
+  std::vector<Pass> passes;
+};
+ComposedPoint composed(const ClusterPoint&, bool sequence);
+
+/// Of it what makes the graph of a rank: nothing of replicas or stages.
+ComposedPoint composed_rank(std::uint32_t tensor, bool sequence, const ClusterSaver&);
+
+}  // namespace plimsoll

@@ -1,0 +1,270 @@
+// The strategy `cluster`: its bounds against simulations, its answer against all points one by one, and what it says
+// where there is none.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "experiments/study/cluster_question.h"
+#include "experiments/study/model.h"
+#include "platforms/platform_file.h"
+#include "sim/core/tolerance.h"
+#include "strategies/compose/spec.h"
+#include "tests/experiments/run_program.h"
+#include "tests/experiments/temporary_folder.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
+
+namespace plimsoll {
+namespace {
+
+struct ClusterMachine {
+  std::uint32_t nodes = 1, in_node = 4;
+  double between_nodes = 5;  ///< GB/s
+  double within = 20;        ///< GB/s
+  std::string memory = "1 GB";
+};
+
+std::string cluster_platform(const ClusterMachine& of) {
+  return "format: plimsoll.platform.v1\nname: machine\nsource: made up\nnodes: " + std::to_string(of.nodes) +
+         "\ndevices:\n  - {name: gpu, count: " + std::to_string(of.in_node) + ", memory: " + of.memory +
+         ", peak: {bf16: 10 TFLOPS}, memory_bandwidth: 100 GBps, launch_overhead: 1 us}\n"
+         "memories:\n  - {name: host, size: 100 GB}\n"
+         "switches:\n  - {name: inside}\n  - {name: fabric, scope: cluster}\n"
+         "links:\n  - {name: fast, between: [gpu, inside], bandwidth: " +
+         std::to_string(of.within) + " GBps, latency: 1 us}\n  - {name: slow, between: [inside, fabric], bandwidth: " +
+         std::to_string(of.between_nodes) +
+         " GBps, latency: 5 us}\n  - {name: bus, between: [gpu, host], bandwidth: 10 GBps, latency: 2 us}\n";
+}
+
+/// A question that asks `cluster` about a model on such a machine, and what its search asks.
+struct ClusterAsked {
+  ClusterAsked(const std::string& model, const ClusterMachine& machine, std::uint32_t micro_batches,
+               const std::string& options, Optimizer optimizer = Optimizer::adam, std::optional<Bytes> memory = {})
+      : question{.trace = model,
+                 .platform = "machine.yaml",
+                 .strategy = parse_pipeline("cluster(" + options + ")", "test"),
+                 .micro_batches = micro_batches,
+                 .optimizer = optimizer,
+                 .engine = Engine::event},
+        trace(load_model(model)),
+        platform(parse_platform(cluster_platform(machine), "machine.yaml")) {
+    if (memory) question.memory = *memory;
+  }
+
+  const ClusterOptions& options() const { return question.strategy.passes.front().options.as<ClusterOptions>(); }
+
+  Question question;
+  Trace trace;
+  Platform platform;
+};
+
+std::string cluster_model(std::uint32_t layers, std::uint32_t width = 64, std::uint32_t sequence = 32) {
+  return "transformer:layers=" + std::to_string(layers) + ",width=" + std::to_string(width) +
+         ",heads=8,sequence=" + std::to_string(sequence) + ",vocabulary=96,view=graph";
+}
+
+void check_cluster_bounds(const ClusterRow& row, const ClusterOutcome& outcome) {
+  CAPTURE(row.as.text, row.point.samples, outcome.reason);
+  if (outcome.makespan) {
+    CHECK(row.bound.value <= outcome.makespan->value * (1 + sum_tolerance));
+    CHECK(row.memory.total() <= outcome.peak);
+  } else if (outcome.smallest) {
+    CHECK(row.memory.total() <= *outcome.smallest);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluster]") {
+  std::size_t simulated = 0;
+  for (const RandomCase seed : fewer_cases(1, 110)) {
+    Random random(seed);
+    const ClusterMachine machine{.nodes = random.between(1, 2),
+                                 .in_node = 1U << random.between(0, 3),
+                                 .between_nodes = 1.0 + random.below(10),
+                                 .within = 5.0 + random.below(40)};
+    const ClusterAsked asked(cluster_model(random.between(1, 6), 32 * random.between(1, 4), 16 * random.between(1, 4)),
+                             machine, 2 * random.between(1, 12),
+                             "saver=none+core+full+rotor+greedy_recompute,schedule=" +
+                                 std::string("none+1f1b+gpipe+interleaved+zb_h1+zb_v+v_half+dualpipe_v"),
+                             random.chance(0.7) ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterQuestion question = problems.question();
+    const ClusterAnswer bounded = cluster_bounds(question, asked.options());
+    for (int k = 0; k < 20 && !bounded.rows.empty(); ++k) {
+      const ClusterRow& row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
+      const ClusterOutcome outcome = question.outcome(row.point, row.as);
+      check_cluster_bounds(row, outcome);
+      if (outcome.makespan) ++simulated;
+    }
+  }
+  if (all_cases()) CHECK(simulated > cases_of(1500U));
+}
+
+/// The least memory of a device that a point of the space needs.
+Bytes least_cluster_memory(const std::string& model, const ClusterMachine& machine, std::uint32_t micro_batches,
+                           const std::string& options) {
+  const ClusterAsked asked(model, machine, micro_batches, options, Optimizer::adam, Bytes{1});
+  ClusterProblems problems(asked.question, asked.trace, asked.platform);
+  const ClusterAnswer found = cluster_search(problems.question(), asked.options());
+  REQUIRE(found.is_least_proven);
+  return *found.least;
+}
+
+TEST_CASE("the best point of a cluster is that of all points one by one", "[cluster]") {
+  struct Case {
+    ClusterMachine machine;
+    std::uint32_t layers, micro_batches;
+    double room;  ///< times the least memory
+  };
+  const std::string options = "points=100000,chunks=2,micro_batch=1+2+4,schedule=none+1f1b+interleaved+zb_v";
+  for (const Case& each : {Case{{.nodes = 1, .in_node = 2}, 2, 4, 1.1}, Case{{.nodes = 2, .in_node = 2}, 3, 8, 1.5},
+                           Case{{.nodes = 1, .in_node = 4}, 4, 8, 2}, Case{{.nodes = 2, .in_node = 4}, 3, 8, 1.2}}) {
+    CAPTURE(each.room, each.layers);
+    const std::string model = cluster_model(each.layers);
+    const Bytes least = least_cluster_memory(model, each.machine, each.micro_batches, options);
+    const Bytes memory{static_cast<std::int64_t>(each.room * static_cast<double>(least.count))};
+    const ClusterAsked asked(model, each.machine, each.micro_batches, options, Optimizer::adam, memory);
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterQuestion question = problems.question();
+    const ClusterAnswer found = cluster_search(question, asked.options());
+    const ClusterAnswer all = cluster_bounds(question, asked.options());
+    std::optional<Seconds> best;
+    Bytes smallest = memory;
+    for (const ClusterRow& row : all.rows) {
+      const ClusterOutcome outcome = question.outcome(row.point, row.as);
+      check_cluster_bounds(row, outcome);
+      if (outcome.makespan && (!best || *outcome.makespan < *best)) best = outcome.makespan;
+      if (outcome.smallest) smallest = std::min(smallest, *outcome.smallest);
+    }
+    CHECK(smallest >= least);
+    REQUIRE(best);
+    REQUIRE(found.best);
+    CHECK(found.is_proven);
+    CHECK(found.gap() == 0);
+    CHECK(*found.rows[*found.best].outcome->makespan == *best);
+    CHECK(found.simulated < all.rows.size());
+  }
+}
+
+TEST_CASE("a cluster is never slower with more memory or faster links", "[cluster]") {
+  const auto best = [](const ClusterMachine& machine) {
+    const ClusterAsked asked(cluster_model(4), machine, 8, "points=100000,chunks=2");
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterAnswer found = cluster_search(problems.question(), asked.options());
+    REQUIRE(found.best);
+    return found.rows[*found.best].outcome->makespan->value;
+  };
+  const Bytes least = least_cluster_memory(cluster_model(4), {}, 8, "points=100000,chunks=2");
+  double before = best({.memory = std::to_string(least.count) + " B"});
+  for (const double room : {1.1, 1.3, 2.0, 10.0}) {
+    const auto count = static_cast<std::int64_t>(room * static_cast<double>(least.count));
+    const std::string memory = std::to_string(count) + " B";
+    const double now = best({.memory = memory});
+    CHECK(now <= before * (1 + sum_tolerance));
+    before = now;
+  }
+  for (const double within : {40.0, 80.0}) {
+    const double now = best({.within = within, .memory = "10 MB"});
+    CHECK(now <= before * (1 + sum_tolerance));
+    before = now;
+  }
+}
+
+TEST_CASE("where nothing fits, a cluster names the least that does", "[cluster]") {
+  const ClusterAsked none(cluster_model(2), {.memory = "10 kB"}, 4, "points=100000,chunks=2");
+  ClusterProblems problems(none.question, none.trace, none.platform);
+  const ClusterAnswer found = cluster_search(problems.question(), none.options());
+  CHECK_FALSE(found.best);
+  REQUIRE(found.is_least_proven);
+  const auto fits = [&](Bytes memory) {
+    const ClusterAsked asked(cluster_model(2), {}, 4, "points=100000,chunks=2", Optimizer::adam, memory);
+    ClusterProblems other(asked.question, asked.trace, asked.platform);
+    return cluster_search(other.question(), asked.options()).best.has_value();
+  };
+  CHECK(fits(*found.least));
+  CHECK_FALSE(fits(*found.least - Bytes{1}));
+}
+
+TEST_CASE("a cluster stops at its limit of points, and says how far the best can be", "[cluster]") {
+  const ClusterAsked asked(cluster_model(4), {}, 8, "points=2,chunks=2");
+  ClusterProblems problems(asked.question, asked.trace, asked.platform);
+  const ClusterAnswer found = cluster_search(problems.question(), asked.options());
+  const ClusterAsked more(cluster_model(4), {}, 8, "points=100000,chunks=2");
+  ClusterProblems others(more.question, more.trace, more.platform);
+  const ClusterAnswer proven = cluster_search(others.question(), more.options());
+  CHECK(found.simulated == 2);
+  REQUIRE(found.best);
+  REQUIRE(proven.best);
+  CHECK(proven.is_proven);
+  CHECK_FALSE(found.is_proven);
+  CHECK(found.bound <= *proven.rows[*proven.best].outcome->makespan);
+}
+
+namespace {
+
+struct ClusterFiles {
+  explicit ClusterFiles(const ClusterMachine& machine) : platform((folder / "machine.yaml").string()) {
+    std::ofstream(platform) << cluster_platform(machine);
+  }
+
+  ProgramRun run(const std::string& command, const std::string& options, std::uint32_t micro_batches = 8,
+                 const std::string& more = "") const {
+    return plimsoll(command + " --trace " + cluster_model(2) + " --platform " + platform + " --strategy 'cluster" +
+                    options + "' --optimizer adam --engine event --micro-batches " + std::to_string(micro_batches) +
+                    " " + more);
+  }
+
+  TemporaryFolder folder;
+  std::string platform;
+};
+
+}  // namespace
+
+TEST_CASE("the answer of a cluster is that of its best point, whose schedule check takes", "[cluster][program]") {
+  const ClusterFiles files({});
+  const ProgramRun run = files.run("simulate", "", 8, "--json");
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const nlohmann::json made = nlohmann::json::parse(run.out);
+  CHECK(made["strategy"].get<std::string>().find("cluster") == std::string::npos);
+  CHECK(made["gap"] == 0);
+  CHECK(made["note"].get<std::string>().starts_with("proven best of "));
+  CHECK(made["candidates"].size() == 20);
+  const std::string again = "simulate --json --engine simgrid --trace " + made["trace"].get<std::string>() +
+                            " --platform " + files.platform + " --strategy '" + made["strategy"].get<std::string>() +
+                            "' --optimizer adam --micro-batches " + std::to_string(made["micro_batches"].get<int>());
+  CHECK(nlohmann::json::parse(plimsoll(again).out)["makespan_s"].get<double>() ==
+        Approx(made["makespan_s"].get<double>()).epsilon(1e-9));
+  const std::string schedule = (files.folder / "schedule.json").string();
+  REQUIRE(files.run("plan", "", 8, "-o " + schedule).exit_code == 0);
+  CHECK(plimsoll("check --schedule " + schedule).exit_code == 0);
+}
+
+TEST_CASE("a cluster refuses in one line what leaves no point", "[cluster][program]") {
+  const ClusterFiles files({});
+  const auto refused = [&](const std::string& options, const std::string& says) {
+    const ProgramRun run = files.run("simulate", options);
+    INFO(run.err);
+    CHECK(run.exit_code == 2);
+    CHECK(run.err.find(says) != std::string::npos);
+  };
+  refused("(micro_batch=5)", "micro_batch=5 leaves no point: no such micro-batch divides a batch of 8");
+  refused("(t=9)", "t=9 leaves no point: there are 4 devices");
+  refused("(p=90)", "p=90 leaves no point: there are 4 devices, and the model has 7 stages");
+  refused("(d=3)", "d=3 leaves no point: so many replicas do not fit 4 devices and 8 samples");
+  refused("(z=2,d=1)", "z=2 leaves no point: only several replicas share anything out");
+  refused("(p=2,schedule=none)", "schedule leaves no point: no such pipeline has so many stages and micro-batches");
+  refused("(schedule=2f2b)", "cluster.schedule: expected auto, or none, 1f1b");
+  refused("|rotor", "cluster: it chooses the whole pass pipeline, and is asked alone by 'simulate' and 'plan'");
+  const ProgramRun small = files.run("simulate", "", 8, "--memory '10 kB'");
+  CHECK(small.exit_code == 1);
+  CHECK(small.err.find("the least bound is ") != std::string::npos);
+  CHECK(small.err.find("the smallest feasible budget is ") != std::string::npos);
+}
+
+}  // namespace plimsoll
