@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "experiments/study/cluster_question.h"
+#include "experiments/study/choice/cluster_question.h"
 #include "experiments/study/model.h"
 #include "platforms/platform_file.h"
 #include "sim/core/tolerance.h"
@@ -68,7 +68,7 @@ std::string cluster_model(std::uint32_t layers, std::uint32_t width = 64, std::u
 }
 
 void check_cluster_bounds(const ClusterRow& row, const ClusterOutcome& outcome) {
-  CAPTURE(row.as.text, row.point.samples, outcome.reason);
+  CAPTURE(row.as().text, row.point.samples, outcome.reason);
   if (outcome.makespan) {
     CHECK(row.bound.value <= outcome.makespan->value * (1 + sum_tolerance));
     CHECK(row.memory.total() <= outcome.peak);
@@ -97,7 +97,7 @@ TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluste
     const ClusterAnswer bounded = cluster_bounds(question, asked.options());
     for (int k = 0; k < 20 && !bounded.rows.empty(); ++k) {
       const ClusterRow& row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
-      const ClusterOutcome outcome = question.outcome(row.point, row.as);
+      const ClusterOutcome outcome = question.outcome(row.point, row.as());
       check_cluster_bounds(row, outcome);
       if (outcome.makespan) ++simulated;
     }
@@ -136,7 +136,7 @@ TEST_CASE("the best point of a cluster is that of all points one by one", "[clus
     std::optional<Seconds> best;
     Bytes smallest = memory;
     for (const ClusterRow& row : all.rows) {
-      const ClusterOutcome outcome = question.outcome(row.point, row.as);
+      const ClusterOutcome outcome = question.outcome(row.point, row.as());
       check_cluster_bounds(row, outcome);
       if (outcome.makespan && (!best || *outcome.makespan < *best)) best = outcome.makespan;
       if (outcome.smallest) smallest = std::min(smallest, *outcome.smallest);
@@ -243,6 +243,18 @@ TEST_CASE("the answer of a cluster is that of its best point, whose schedule che
   const std::string schedule = (files.folder / "schedule.json").string();
   REQUIRE(files.run("plan", "", 8, "-o " + schedule).exit_code == 0);
   CHECK(plimsoll("check --schedule " + schedule).exit_code == 0);
+}
+
+TEST_CASE("a portfolio on several devices is as fast as the cluster that it asks", "[cluster][program]") {
+  const ClusterFiles files({.in_node = 2});
+  const auto makespan = [&](const std::string& strategy) {
+    const ProgramRun run = plimsoll("simulate --json --trace " + cluster_model(2) + " --platform " + files.platform +
+                                    " --strategy '" + strategy + "' --optimizer adam --engine event --micro-batches 8");
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return nlohmann::json::parse(run.out)["makespan_s"].get<double>();
+  };
+  CHECK(makespan("portfolio") <= makespan("cluster(points=100)") * (1 + 1e-9));
 }
 
 TEST_CASE("a cluster refuses in one line what leaves no point", "[cluster][program]") {

@@ -1,6 +1,6 @@
 // The strategy `cluster`: of all combinations of tensor parallelism, replicas, pipelines, sizes of micro-batches and
 // recomputation the fastest within memory, proven to be the best of them by bounds (search.h). Whoever asks the
-// question (experiments/study/cluster_question.h) runs the search: the answer is a pass pipeline, and a question of its
+// question (experiments/study/choice/cluster_question.h) runs the search: the answer is a pass pipeline, and a question of its
 // own.
 
 #include <algorithm>
@@ -45,7 +45,7 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     option_of<&ClusterOptions::stages>({
         .name = "p",
         .values = numbers,
-        .help = "stages of the pipeline; auto: from 1 to as many as there are devices and stages of the model",
+        .help = "stages of the pipeline; auto: those that divide the devices, and up to 16 devices every number",
         .allowed = are_numbers,
     }),
     option_of<&ClusterOptions::replicas>({
@@ -69,7 +69,7 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     option_of<&ClusterOptions::chunks>({
         .name = "chunks",
         .values = numbers,
-        .help = "parts of the model on a device of interleaved; auto: 2 to 16",
+        .help = "parts of the model on a device of interleaved; auto: 2, 3, 4, 6, 8 and 12",
         .allowed = are_numbers,
     }),
     option_of<&ClusterOptions::samples>({

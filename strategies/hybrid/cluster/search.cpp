@@ -10,6 +10,7 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/mesh/collective_times.h"
+#include "strategies/hybrid/cluster/rank_costs.h"
 
 namespace plimsoll {
 namespace {
@@ -157,7 +158,7 @@ class ClusterSearch {
                                devices,       std::get<std::vector<ReplicaExchange>>(exchanges),
                                micro_batches, shared_.parts_kept(point, micro_batches)};
     ClusterRow row{.point = point,
-                   .as = composed(point, of_rank.sequence),
+                   .sequence = of_rank.sequence,
                    .bound = std::max(computation_bound(bounded), exchange_bound(bounded)),
                    .memory = memory_bound(bounded)};
     if (!answer_.least || row.memory.total() < *answer_.least) {
@@ -209,7 +210,7 @@ class ClusterSearch {
   void simulate(std::size_t r) {
     ClusterRow& row = answer_.rows[r];
     if (row.outcome || !may_be_faster(r)) return;
-    row.outcome = question_.outcome(row.point, row.as);
+    row.outcome = question_.outcome(row.point, row.as());
     ++answer_.simulated;
     if (row.outcome->smallest && (!answer_.is_least_simulated || *row.outcome->smallest < *answer_.least)) {
       answer_.least = row.outcome->smallest;

@@ -39,10 +39,12 @@ struct ClusterQuestion {
 
 struct ClusterRow {
   ClusterPoint point;
-  ComposedPoint as;
+  bool sequence = false;  ///< whether positions between blocks are shared out
   Seconds bound;
   MemoryBound memory;
   std::optional<ClusterOutcome> outcome = {};  ///< once simulated
+
+  ComposedPoint as() const { return composed(point, sequence); }
 };
 
 struct ClusterAnswer {

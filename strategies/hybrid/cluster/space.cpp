@@ -13,7 +13,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::uint32_t most_usual_samples = 16, most_usual_chunks = 16;
+constexpr std::uint32_t most_usual_samples = 16, few_devices = 16;
+constexpr std::array<std::uint32_t, 6> usual_chunks{2, 3, 4, 6, 8, 12};
 
 /// Of which each point has its own: values to try, and the name of the option that gave them.
 struct Choices {
@@ -67,7 +68,8 @@ class Enumeration {
       const std::size_t in_a_row = std::min<std::size_t>(extent_.devices / tensor, extent_.model_stages);
       const auto most = static_cast<std::uint32_t>(in_a_row);
       for (std::uint32_t stages = 1; stages <= most; ++stages) {
-        if (!stages_.allows(stages)) continue;
+        const bool is_usual_row = extent_.devices <= few_devices || extent_.devices / tensor % stages == 0;
+        if (stages_.values.empty() ? !is_usual_row : !stages_.allows(stages)) continue;
         note(2);
         add_sizes(tensor, stages);
       }
@@ -120,7 +122,8 @@ class Enumeration {
       point.schedule = schedule;
       const ClusterSchedule& way = point.way();
       if ((way.strategy == nullptr) != (point.stages == 1) || !has_turns(way, point.stages, m)) continue;
-      for (point.chunks = 1; point.chunks <= most_usual_chunks; ++point.chunks) {
+      for (point.chunks = 1; point.chunks * point.stages <= std::max<std::size_t>(extent_.model_stages, 1);
+           ++point.chunks) {
         const bool fits = way.shape == PipelineShape::line ? point.chunks == 1
                           : way.shape == PipelineShape::v  ? point.chunks == 2
                           : chunks_.values.empty()         ? point.chunks > 1

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "experiments/study/several_devices.h"
+#include "experiments/study/choice/several_devices.h"
 #include "strategies/hybrid/cluster/search.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "experiments/study/cluster_question.h"
+#include "experiments/study/choice/cluster_question.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +11,7 @@
 #include "sim/io/quantity.h"
 #include "sim/model/device_classes.h"
 #include "strategies/compose/plan.h"
+#include "strategies/hybrid/cluster/rank_costs.h"
 #include "strategies/list.h"
 #include "traces/models/synthetic.h"
 
@@ -43,7 +44,7 @@ std::uint32_t devices_in_node(const Platform& platform) {
 }
 
 std::string name_of_point(const ClusterRow& row) {
-  return fmt::format("{}, {} a micro-batch", row.as.text, row.point.samples);
+  return fmt::format("{}, {} a micro-batch", row.as().text, row.point.samples);
 }
 
 /// The best that were simulated, the fastest first, then why others have no time.
@@ -203,7 +204,7 @@ AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trac
     return {question, std::move(given.problem), std::move(answer)};
   }
   const ClusterRow& best = found.rows[*found.best];
-  Question chosen = problems.of(best.point, best.as);
+  Question chosen = problems.of(best.point, best.as());
   BudgetedProblem made = budgeted_problem_of(chosen, load_model(chosen.trace), platform);
   Answer answer =
       std::move(plimsoll::answer(chosen, made.problem, std::span(&made.budget, 1), searched.count()).front());

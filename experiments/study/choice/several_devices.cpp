@@ -1,4 +1,4 @@
-#include "experiments/study/several_devices.h"
+#include "experiments/study/choice/several_devices.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "experiments/study/choice/cluster_question.h"
 #include "sim/io/input_error.h"
 #include "strategies/api/front.h"
 #include "strategies/list.h"
@@ -17,6 +18,8 @@
 
 namespace plimsoll {
 namespace {
+
+constexpr std::int64_t points_at_effort = 100;  // that `cluster` simulates at most
 
 /// On one device, without the choice of states.
 Pipeline on_one_device(const Pass& portfolio) {
@@ -91,6 +94,21 @@ class DevicesChoice {
     }
   }
 
+  /// The best combination of all that it simulates.
+  void ask_cluster(std::int64_t points) {
+    const std::string limit = std::to_string(points);
+    Question asked = question_;
+    asked.strategy = {fmt::format("{}(points={})", cluster_strategy.name, limit),
+                      {pass_of(cluster_strategy, {{"points", limit}})}};
+    try {
+      AnsweredQuestion made = answered_by_cluster(asked, trace_, platform_);
+      solve_s_ += made.answer.solve_s;
+      take(std::move(made));
+    } catch (const InputError& error) {  // its devices are not alike, or no combination is possible
+      candidates_.push_back({asked.strategy.text, std::nullopt, error.what()});
+    }
+  }
+
   std::optional<AnsweredQuestion> chosen() && {
     if (!best_) return std::nullopt;
     best_->answer.candidates = std::move(candidates_);
@@ -145,6 +163,9 @@ std::optional<AnsweredQuestion> chosen_for_devices(const Question& question, con
   }
   DevicesChoice choice(question, trace, platform);
   for (const Pipeline& pipeline : pipelines) choice.ask(pipeline);
+  if (platform.devices.size() > 1 && options.effort > 0 && std::holds_alternative<Graph>(trace.model)) {
+    choice.ask_cluster(points_at_effort * options.effort);
+  }
   for (const Pipeline& pipeline : pipelines) {
     if (may_store_8_bits) choice.ask(before(adam8bit_strategy, pipeline));
   }
