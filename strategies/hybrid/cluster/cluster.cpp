@@ -1,7 +1,7 @@
 // The strategy `cluster`: of all combinations of tensor parallelism, replicas, pipelines, sizes of micro-batches and
 // recomputation the fastest within memory, proven to be the best of them by bounds (search.h). Whoever asks the
-// question (experiments/study/choice/cluster_question.h) runs the search: the answer is a pass pipeline, and a question of its
-// own.
+// question (experiments/study/choice/cluster_question.h) runs the search: the answer is a pass pipeline, and a question
+// of its own.
 
 #include <algorithm>
 #include <string>
@@ -17,6 +17,11 @@ namespace {
 bool are_numbers(std::string_view text) {
   const auto values = read_choices(text);
   return values && (values->empty() || values->front() > 0);
+}
+
+bool are_chunks(std::string_view text) {
+  const auto values = read_choices(text);
+  return values && (values->empty() || (values->front() > 1 && values->back() <= 64));
 }
 
 bool are_zero_levels(std::string_view text) {
@@ -45,7 +50,7 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     option_of<&ClusterOptions::stages>({
         .name = "p",
         .values = numbers,
-        .help = "stages of the pipeline; auto: those that divide the devices, and up to 16 devices every number",
+        .help = "stages of the pipeline; auto: on up to 16 devices every number, on more each divisor of their number",
         .allowed = are_numbers,
     }),
     option_of<&ClusterOptions::replicas>({
@@ -68,9 +73,9 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     }),
     option_of<&ClusterOptions::chunks>({
         .name = "chunks",
-        .values = numbers,
+        .values = "auto, or whole numbers and ranges from 2 to 64 joined by '+', such as 2+4-8",
         .help = "parts of the model on a device of interleaved; auto: 2, 3, 4, 6, 8 and 12",
-        .allowed = are_numbers,
+        .allowed = are_chunks,
     }),
     option_of<&ClusterOptions::samples>({
         .name = "micro_batch",

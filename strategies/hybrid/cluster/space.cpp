@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::uint32_t most_usual_samples = 16, few_devices = 16;
+constexpr std::uint32_t most_usual_samples = 16, few_devices = 16, most_chunks = 64;
 constexpr std::array<std::uint32_t, 6> usual_chunks{2, 3, 4, 6, 8, 12};
 
 /// Of which each point has its own: values to try, and the name of the option that gave them.
@@ -122,11 +122,11 @@ class Enumeration {
       point.schedule = schedule;
       const ClusterSchedule& way = point.way();
       if ((way.strategy == nullptr) != (point.stages == 1) || !has_turns(way, point.stages, m)) continue;
-      for (point.chunks = 1; point.chunks * point.stages <= std::max<std::size_t>(extent_.model_stages, 1);
-           ++point.chunks) {
+      for (point.chunks = 1; point.chunks <= most_chunks; ++point.chunks) {
+        const bool is_usual = std::ranges::find(usual_chunks, point.chunks) != usual_chunks.end();
         const bool fits = way.shape == PipelineShape::line ? point.chunks == 1
                           : way.shape == PipelineShape::v  ? point.chunks == 2
-                          : chunks_.values.empty()         ? point.chunks > 1
+                          : chunks_.values.empty()         ? is_usual
                                                            : chunks_.allows(point.chunks);
         if (!fits || std::size_t{point.stages} * point.chunks > extent_.model_stages) continue;
         note(6);
