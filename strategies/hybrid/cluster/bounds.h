@@ -25,7 +25,7 @@ struct BoundedPoint {
   const std::vector<std::uint32_t>& parts_kept;  ///< forwards_kept
 };
 
-/// By device, of a schedule whose order is the same for all costs: forwards of parts whose backwards have not begun, at
+/// By device, of a schedule whose orders are the same for all costs: forwards of parts whose backwards have not begun, at
 /// most; else empty.
 std::vector<std::uint32_t> forwards_kept(const ClusterPoint&, std::uint32_t micro_batches);
 

@@ -10,8 +10,8 @@
 //   gpipe: m.
 //   interleaved: min(m v, (v - 1) g + 2 (p - r - 1) + 1) forwards of parts, in groups of g micro-batches; each keeps at
 //     least what the smallest part keeps.
-//   V: when the last part's backward of a micro-batch begins, all parts have kept what it left. In dualpipe_v, whose
-//     order is the same for all costs, as many forwards of parts as it has.
+//   V: when the last part's backward of a micro-batch begins, all parts have kept what it left. Of
+//     dualpipe_v and v_half, whose few orders are the same for all costs, the fewest forwards of parts of any.
 // Without a pipeline it is one micro-batch. full_recompute keeps what enters the stages; in a backward a stage has run
 // again, and what it leaves is there beside what enters the stages of its part up to it.
 //
@@ -24,6 +24,7 @@
 #include "strategies/hybrid/cluster/bounds.h"
 #include "strategies/list.h"
 #include "strategies/pipelining/orders/orders.h"
+#include "strategies/pipelining/orders/v_slots.h"
 
 namespace plimsoll {
 namespace {
@@ -108,12 +109,22 @@ MemoryBound of_rank(const BoundedPoint& of, std::uint32_t rank) {
 }  // namespace
 
 std::vector<std::uint32_t> forwards_kept(const ClusterPoint& point, std::uint32_t micro_batches) {
-  std::vector<std::uint32_t> kept;
-  if (point.way().strategy != &dualpipe_v_strategy) return kept;
-  for (const std::vector<Turn>& turns : dualpipe_v_order(point.stages, micro_batches).turns) {
-    kept.push_back(forwards_kept(turns));
+  std::vector<PipelineOrder> orders;
+  if (point.way().strategy == &dualpipe_v_strategy) {
+    orders.push_back(dualpipe_v_order(point.stages, micro_batches));
+  } else if (point.way().strategy == &v_half_strategy) {
+    orders = orders_beside_published(v_half_block(point.stages), micro_batches);
   }
-  return kept;
+  std::vector<std::uint32_t> least;
+  for (const PipelineOrder& order : orders) {
+    const bool is_first = least.empty();
+    least.resize(order.turns.size());
+    for (std::size_t r = 0; r < least.size(); ++r) {
+      const std::uint32_t kept = forwards_kept(order.turns[r]);
+      least[r] = is_first ? kept : std::min(least[r], kept);
+    }
+  }
+  return least;
 }
 
 MemoryBound memory_bound(const BoundedPoint& of) {
