@@ -118,6 +118,12 @@ void read_attention(Efficiency& e, const YamlCursor& cursor) {
   });
 }
 
+/// Whose spread a file may state, and between which limits.
+constexpr std::string_view spread_sorts[] = {
+    "product", "unaligned_product", "product_without_table", "batched_product", "attention", "elementwise", "norm",
+    "softmax", "optimizer",         "convolution",           "collectives"};
+constexpr double least_spread = 0.01, most_spread = 100;
+
 const std::vector<std::string_view> collective_sizes{"ranks", "bytes"};
 constexpr double microsecond = 1e-6;
 
@@ -138,6 +144,22 @@ void read_collectives(Efficiency& e, const YamlCursor& cursor) {
     std::vector<double> seconds = read->values();
     for (double& logarithm : seconds) logarithm += std::log(microsecond);
     e.collectives.emplace(*kind, SizeGrid(read->sizes(), std::move(seconds)));
+  });
+}
+
+/// By sort `[low, high]`.
+void read_spread(Efficiency& e, const YamlCursor& cursor) {
+  cursor.object([&](std::string_view sort, const YamlCursor& value) {
+    if (std::ranges::find(spread_sorts, sort) == std::end(spread_sorts)) {
+      return value.complain_unknown_key({std::begin(spread_sorts), std::end(spread_sorts)});
+    }
+    const std::vector<YamlCursor> ends = value.elements();
+    if (value.is_list() && ends.size() != 2)
+      value.complain(fmt::format("expected [low, high], found {} numbers", ends.size()));
+    if (ends.size() != 2) return;
+    const Spread read{ends[0].number(least_spread, most_spread), ends[1].number(least_spread, most_spread)};
+    if (read.high < read.low) ends[1].complain(fmt::format("expected {} at least, {}", read.low, ends[1].found()));
+    e.spread.emplace(sort, read);
   });
 }
 
@@ -182,6 +204,7 @@ const Field<Efficiency, const YamlCursor&> efficiency_fields[] = {
     {"product", optional, read_products},
     {"attention", optional, read_attention},
     {"collectives", optional, read_collectives},
+    {"spread", optional, read_spread},
     {"attention_backward", optional, [](Efficiency& e, const YamlCursor& c) { e.attention_backward = share_at(c); }},
     {"batched_product", optional, [](Efficiency& e, const YamlCursor& c) { e.batched_product = share_at(c); }},
     {"elementwise", optional, [](Efficiency& e, const YamlCursor& c) { e.elementwise = share_at(c); }},
@@ -269,6 +292,9 @@ std::string written_efficiency(const Efficiency& efficiency, const std::string& 
     for (const auto& [dtype, share] : by_dtype) words.push_back(fmt::format("{}: {:.4g}", dtype, share));
     if (!words.empty()) text += fmt::format("{}: {{{}}}\n", key, fmt::join(words, ", "));
   }
+  if (!efficiency.spread.empty()) text += "spread:\n";
+  for (const auto& [sort, of] : efficiency.spread)
+    text += fmt::format("  {}: [{:.3g}, {:.3g}]\n", sort, of.low, of.high);
   if (!efficiency.product.empty()) text += "product:\n";
   for (const auto& [dtype, grid] : efficiency.product) {
     text += fmt::format("  {}:\n", dtype) + written_grid(grid, product_sizes, 4);

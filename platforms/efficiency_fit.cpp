@@ -287,6 +287,47 @@ SizeGrid table_of_rows(const std::vector<std::vector<double>>& sizes, std::span<
   return fitted_grid(sizes_within(sizes, rows), samples);
 }
 
+/// The tenth and the ninetieth of a hundred ratios measured / predicted.
+Spread spread_of(std::vector<double> ratios) {
+  std::ranges::sort(ratios);
+  const std::size_t last = ratios.size() - 1;
+  return {ratios[last / 10], ratios[last - last / 10]};
+}
+
+constexpr std::size_t held_out_of = 10, held_out_at = 3;
+
+/// Of rows of one head size: measured / predicted of those that a fit has not seen.
+void add_held_out(const std::vector<std::vector<double>>& sizes, std::span<const Measured> rows,
+                  std::vector<double>& ratios) {
+  std::map<std::vector<double>, std::size_t> pairs;
+  const auto pair_of = [](const Measured& row) { return std::vector<double>(row.sizes.end() - 2, row.sizes.end()); };
+  for (const Measured& row : rows) pairs.emplace(pair_of(row), 0);
+  std::size_t next = 0;
+  for (auto& [pair, number] : pairs) number = next++;
+  std::vector<Measured> seen, held;
+  for (const Measured& row : rows) {
+    (pairs.at(pair_of(row)) % held_out_of == held_out_at ? held : seen).push_back(row);
+  }
+  if (seen.empty() || held.empty()) return;
+  const SizeGrid grid = table_of_rows(sizes, seen);
+  for (const Measured& row : held) {
+    const Seconds said{row.reference.value / std::exp(grid.at(row.sizes))};
+    ratios.push_back(row.time / std::max(said, row.computing));
+  }
+}
+
+/// Each number of bytes but the first and the last, said by its neighbours.
+void add_held_out(const SizeGrid& grid, std::vector<double>& ratios) {
+  const std::vector<double>&ranks = grid.sizes()[0], &bytes = grid.sizes()[1];
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto at = [&](std::size_t b) { return grid.values()[r * bytes.size() + b]; };
+    for (std::size_t b = 1; b + 1 < bytes.size(); ++b) {
+      const double along = std::log(bytes[b] / bytes[b - 1]) / std::log(bytes[b + 1] / bytes[b - 1]);
+      ratios.push_back(std::exp(at(b) - (1 - along) * at(b - 1) - along * at(b + 1)));
+    }
+  }
+}
+
 /// Sizes of collectives are few and measured at all combinations: the grid is that of the rows. Of several rows of one
 /// combination it takes the middle of the logarithms.
 FittedTable fitted_collectives(const Csv& csv, const std::string& file, const FitOptions& options) {
@@ -331,6 +372,10 @@ FittedTable fitted_collectives(const Csv& csv, const std::string& file, const Fi
         kind, SizeGrid({{ranks.begin(), ranks.end()}, {bytes.begin(), bytes.end()}}, std::move(values)));
   }
   fitted.efficiency.name = options.name;
+  std::vector<double> ratios;
+  for (const auto& [kind, grid] : fitted.efficiency.collectives) add_held_out(grid, ratios);
+  if (fitted.rows >= fewest_rows_of_spread)
+    fitted.efficiency.spread.emplace("collectives", spread_of(std::move(ratios)));
   return fitted;
 }
 
@@ -363,8 +408,12 @@ FittedTable fitted_table(const std::string& csv, const std::string& file_name, c
   made.kernel_floor = options.kernel_floor;
   std::map<double, std::vector<Measured>> by_head_size;
   for (const Measured& row : rows) by_head_size[row.head_size].push_back(row);
+  const bool is_attention = by_head_size.rbegin()->first > 0;
+  std::vector<double> ratios;
   for (const auto& [size, of_size] : by_head_size) {
-    SizeGrid grid = table_of_rows(size > 0 ? attention_grid_sizes() : product_grid_sizes(), of_size);
+    const std::vector<std::vector<double>> sizes = size > 0 ? attention_grid_sizes() : product_grid_sizes();
+    SizeGrid grid = table_of_rows(sizes, of_size);
+    if (rows.size() >= fewest_rows_of_spread) add_held_out(sizes, of_size, ratios);
     fitted.grid_points += grid.points();
     for (const Measured& row : of_size) {
       const Seconds said{row.reference.value / std::exp(grid.at(row.sizes))};
@@ -378,6 +427,7 @@ FittedTable fitted_table(const std::string& csv, const std::string& file_name, c
       made.product.emplace(options.dtype, std::move(grid));
     }
   }
+  if (!ratios.empty()) made.spread.emplace(is_attention ? "attention" : "product", spread_of(std::move(ratios)));
   return fitted;
 }
 

@@ -9,6 +9,9 @@
 
 namespace plimsoll {
 
+/// Fewer rows than this say nothing of a spread.
+inline constexpr std::size_t fewest_rows_of_spread = 100;
+
 /// The sizes of a grid for products: 12 of m, 8 of n and of k, as far as rows reach.
 std::vector<std::vector<double>> product_grid_sizes();
 /// And for attention: sequences and heads of all samples.
@@ -30,6 +33,8 @@ struct FitOptions {
 /// Columns `m,n,k` and a time (`time_us`, `time_ms` or `time_s`): products y(m, n) = x(m, k) w(k, n). Columns
 /// `batch,sequence,heads,head_size` and a time: causal fused attention, forward; others are passed by. Of several rows
 /// of the same sizes all count. Columns `operation,ranks,bytes` and a time: collectives in one node, all combinations.
+/// A table of enough rows has their spread: of products and attention every tenth pair of the last two sizes is left
+/// out of a second fit, of collectives each number of bytes in turn, and said by the rest.
 /// Throws InputError, with the row's place, for what cannot be: another column where the
 /// time should be, fewer than 8 rows, a time that beats the device's peak by more than 5 %.
 FittedTable fitted_table(const std::string& csv, const std::string& file_name, const Device&, const FitOptions&);

@@ -38,6 +38,7 @@ Efficiency joined(Efficiency with, Efficiency made) {
   with.name = std::move(made.name);
   for (auto& [dtype, grid] : made.product) with.product.insert_or_assign(dtype, std::move(grid));
   for (auto& [kind, grid] : made.collectives) with.collectives.insert_or_assign(kind, std::move(grid));
+  for (const auto& [sort, spread] : made.spread) with.spread.insert_or_assign(sort, spread);
   for (auto& [dtype, grids] : made.attention) with.attention.insert_or_assign(dtype, std::move(grids));
   return with;
 }
@@ -55,6 +56,7 @@ int make_table(const CalibrateArguments& arguments) {
   FittedTable fitted = fitted_table(
       read_text_file(arguments.file), arguments.file, platform.devices.front(),
       {.name = std::filesystem::path(arguments.output).stem(), .dtype = arguments.dtype, .kernel_floor = floor.value});
+  const auto fitted_spread = fitted.efficiency.spread;
   const Efficiency whole = arguments.with.empty()
                                ? std::move(fitted.efficiency)
                                : joined(load_efficiency(arguments.with), std::move(fitted.efficiency));
@@ -63,6 +65,9 @@ int make_table(const CalibrateArguments& arguments) {
       fitted.roofline_error > 0 ? fmt::format(" (rooflines: {:.1f} %)", 100 * fitted.roofline_error) : "";
   std::cout << fmt::format("{}: {} rows as {} numbers, {:.1f} % off in the mean{}\n", arguments.output, fitted.rows,
                            fitted.grid_points, 100 * fitted.mean_error, rooflines);
+  for (const auto& [sort, spread] : fitted_spread) {
+    std::cout << fmt::format("spread of {}: {:.3g} to {:.3g}, by rows held out\n", sort, spread.low, spread.high);
+  }
   return exit_fine;
 }
 

@@ -10,6 +10,7 @@
 #include "experiments/study/summary.h"
 #include "experiments/sweep/record_check.h"
 #include "sim/io/quantity.h"
+#include "sim/measure/time_interval.h"
 
 namespace plimsoll {
 namespace {
@@ -21,6 +22,7 @@ struct Cell {
   std::string words;
   double time = 0;
   std::int64_t host = 0;  ///< bytes at most on the host
+  std::vector<TimeShare> shares = {};
 };
 
 Cell cell_of(const Json& record) {
@@ -38,7 +40,14 @@ Cell cell_of(const Json& record) {
   }
   const Json host = record.value("host_peak_bytes", Json());
   const bool on_host = host.is_number() && host > 0;
-  return {.words = {}, .time = record.at("makespan_s").get<double>(), .host = on_host ? host.get<std::int64_t>() : 0};
+  Cell cell{.words = {}, .time = record.at("makespan_s").get<double>(), .host = on_host ? host.get<std::int64_t>() : 0};
+  for (const Json& share : record.value("time_shares", Json::array())) {
+    cell.shares.push_back({.sort = share.at("sort").get<std::string>(),
+                           .time = Seconds{share.at("time_s").get<double>()},
+                           .low = share.at("low").get<double>(),
+                           .high = share.at("high").get<double>()});
+  }
+  return cell;
 }
 
 /// With the distance from the bound, if there is one, and what the host holds.
@@ -78,6 +87,22 @@ std::map<std::string, std::size_t> widths_of(const Case& of) {
     }
   }
   return widths;
+}
+
+/// Strategies that may be as fast as the fastest, for all that is known of their times.
+std::string near_fastest(const std::map<std::string, Cell>& cells) {
+  const std::pair<const std::string, Cell>* fastest = nullptr;
+  for (const auto& each : cells) {
+    if (!each.second.words.empty() || each.second.shares.empty()) continue;
+    if (fastest == nullptr || each.second.time < fastest->second.time) fastest = &each;
+  }
+  if (fastest == nullptr) return "";
+  std::string names;
+  for (const auto& [strategy, cell] : cells) {
+    if (!cell.words.empty() || cell.shares.empty() || cell.time <= fastest->second.time) continue;
+    if (!told_apart(cell.shares, fastest->second.shares)) names += (names.empty() ? "" : ", ") + strategy;
+  }
+  return names.empty() ? "" : fmt::format("  {:>12}  cannot be told from {}: {}\n", "", fastest->first, names);
 }
 
 /// A line for each strategy that has no answers in the case, since it was refused or broke.
@@ -129,6 +154,7 @@ std::string report_table(const SweepContents& contents) {
         table += fmt::format("  {:>{}}", text, widths.at(strategy));
       }
       table += '\n';
+      table += near_fastest(cells);
     }
     table += failures_in(facts == contents.cases.end() ? nullptr : &facts->second, contents);
   }

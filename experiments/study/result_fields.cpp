@@ -269,6 +269,32 @@ const ResultField fields[] = {
      }},
     {"makespan_s", seconds, measured, "", "time", "the time of the iteration",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.makespan.value; }); }},
+    {"time_low_s", seconds, sometimes, "`no_interval` says why", "time at least",
+     "low end of an interval from how far figures are off on kernels of the same sorts that they had not seen "
+     "(platforms/README.md)",
+     [](const Result& of) -> Json {
+       if (!of.answer || !of.answer->interval) return nullptr;
+       return of.answer->interval->low.value;
+     }},
+    {"time_high_s", seconds, sometimes, "likewise", "time at most", "its high end",
+     [](const Result& of) -> Json {
+       if (!of.answer || !of.answer->interval) return nullptr;
+       return of.answer->interval->high.value;
+     }},
+    {"no_interval", text, sometimes, "there is an interval, or no schedule", "", "why there is none",
+     [](const Result& of) -> Json { return of.answer ? text_field(of.answer->no_interval) : Json(nullptr); }},
+    {"time_shares", list, stated, "", "",
+     "the iteration by sorts of kernels whose error is common: `sort`, `time_s`, and `low` and `high`, measured over "
+     "predicted",
+     [](const Result& of) -> Json {
+       Json shares = Json::array();
+       if (!of.answer || !of.answer->interval) return shares;
+       for (const TimeShare& share : of.answer->interval->shares) {
+         shares.push_back(
+             {{"sort", share.sort}, {"time_s", share.time.value}, {"low", share.low}, {"high", share.high}});
+       }
+       return shares;
+     }},
     {"peak_bytes", bytes, measured, "", "peak", "live bytes of the fullest device at its peak",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.peak.count; }); }},
     {"peak_reserved_bytes", bytes, sometimes, "no schedule, or the allocator is `exact`", "reserved",

@@ -252,6 +252,12 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
     answer.metrics = measure(problem, schedule, *answer.timeline);
     answer.issue = longest_issue(schedule, problem);
   }
+  std::variant<TimeInterval, std::string> interval = time_interval(problem, schedule, *answer.timeline);
+  if (auto* of = std::get_if<TimeInterval>(&interval)) {
+    answer.interval = std::move(*of);
+  } else {
+    answer.no_interval = std::get<std::string>(std::move(interval));
+  }
   answer.simulate_s = now_s() - started;
   made.peaks = judged_peaks(problem, schedule, *answer.timeline);
   answer.outcome = Outcome::feasible;

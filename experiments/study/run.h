@@ -15,6 +15,7 @@
 #include "sim/core/schedule.h"
 #include "sim/core/timeline.h"
 #include "sim/measure/metrics.h"
+#include "sim/measure/time_interval.h"
 #include "sim/measure/transfers.h"
 #include "sim/memory/replay.h"
 #include "sim/model/problem.h"
@@ -60,12 +61,14 @@ struct Answer {
   std::vector<ReservedPeak> reserved;  ///< by device, by the chosen allocator
   std::optional<Bytes> promised_peak;  ///< the planner's; unset for a schedule from a file
   std::optional<Seconds> promised_makespan;
-  std::optional<double> gap;          ///< proven distance from the method's optimum, relative
-  std::string note;                   ///< the planner's: which limit ended its search, if one did
-  std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
-  PredictedErrors errors = {};        ///< of gradients, where codecs are lossy
-  std::optional<Seconds> cutting;     ///< by which its stages, each run alone, lengthen it; unset: not measured
-  std::optional<Seconds> issue;       ///< of the busiest host; unset: hosts hold nothing up
+  std::optional<double> gap;                  ///< proven distance from the method's optimum, relative
+  std::string note;                           ///< the planner's: which limit ended its search, if one did
+  std::vector<Candidate> candidates;          ///< of a strategy that chooses among others
+  PredictedErrors errors = {};                ///< of gradients, where codecs are lossy
+  std::optional<Seconds> cutting;             ///< by which its stages, each run alone, lengthen it; unset: not measured
+  std::optional<Seconds> issue;               ///< of the busiest host; unset: hosts hold nothing up
+  std::optional<TimeInterval> interval = {};  ///< in which the iteration lies; unset: `no_interval` says why
+  std::string no_interval = {};
   Seconds contention;  ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
   std::optional<LowerBounds> bounds;  ///< unset: nothing holds for all schedules of a strategy that packs
   Stays stays = Stays::all;           ///< of the schedules that they hold for

@@ -55,7 +55,12 @@ Json predict(const MeasuredRun& run, const std::string& efficiency, TruthFactor 
   const BudgetedProblem of = budgeted_problem_of(question, load_model(question.trace), std::move(platform));
   const Answer made = std::move(answer(question, of.problem, std::span(&of.budget, 1)).front());
   if (!made.feasible()) return {{"reason", made.reason}};
-  return {{"makespan_s", made.metrics->makespan.value}, {"peak_bytes", made.metrics->peak.count}};
+  Json found{{"makespan_s", made.metrics->makespan.value}, {"peak_bytes", made.metrics->peak.count}};
+  if (made.interval) {
+    found["low_s"] = made.interval->low.value;
+    found["high_s"] = made.interval->high.value;
+  }
+  return found;
 }
 
 struct Prediction {
@@ -121,7 +126,8 @@ std::optional<std::vector<TruthRow>> truth_of(std::span<const MeasuredGroup> gro
   std::vector<Json> tasks;
   for (const MeasuredGroup& group : groups) {
     for (const MeasuredRun& run : group.runs) {
-      rows.push_back({.group = &group, .run = &run, .predicted = {}, .peak = {}, .reason = run.why_not});
+      rows.push_back(
+          {.group = &group, .run = &run, .predicted = {}, .peak = {}, .low = {}, .high = {}, .reason = run.why_not});
       if (!run.why_not.empty()) continue;
       for (std::size_t f = truth_factors; f-- > 0;) {
         const auto factor = static_cast<TruthFactor>(f);
@@ -154,8 +160,12 @@ std::optional<std::vector<TruthRow>> truth_of(std::span<const MeasuredGroup> gro
                                 } else {
                                   row.predicted[static_cast<std::size_t>(factor)] =
                                       Seconds{found.at("makespan_s").get<double>()};
-                                  if (factor == TruthFactor::network)
-                                    row.peak = Bytes{found.at("peak_bytes").get<std::int64_t>()};
+                                  if (factor != TruthFactor::network) return progress.add();
+                                  row.peak = Bytes{found.at("peak_bytes").get<std::int64_t>()};
+                                  if (found.contains("low_s")) {
+                                    row.low = Seconds{found.at("low_s").get<double>()};
+                                    row.high = Seconds{found.at("high_s").get<double>()};
+                                  }
                                 }
                                 progress.add();
                               },

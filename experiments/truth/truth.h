@@ -41,10 +41,12 @@ struct TruthRow {
   const MeasuredRun* run = nullptr;
   std::array<std::optional<Seconds>, truth_factors> predicted;  ///< unset: not asked for
   std::optional<Bytes> peak;                                    ///< of the fullest device
+  std::optional<Seconds> low, high;                             ///< of the whole model; unset: there is no interval
   std::string reason;                                           ///< why nothing was predicted; empty: it was
 
   Seconds whole() const { return *predicted[truth_factors - 1]; }
   Seconds rooflines() const { return *predicted[static_cast<std::size_t>(TruthFactor::rooflines)]; }
+  bool is_within() const { return low && *low <= *run->measured && *run->measured <= *high; }
   double error() const { return whole() / *run->measured - 1; }
   double error_of(TruthFactor factor) const {
     return *predicted[static_cast<std::size_t>(factor)] / *run->measured - 1;

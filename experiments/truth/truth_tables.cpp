@@ -110,6 +110,8 @@ Json run_json(const TruthRow& row) {
           {"strategy", question.strategy.text},
           {"micro_batches", question.micro_batches},
           {"predicted_s", row.whole().value},
+          {"low_s", row.low ? Json(row.low->value) : Json(nullptr)},
+          {"high_s", row.high ? Json(row.high->value) : Json(nullptr)},
           {"rooflines_s", row.rooflines().value},
           {"measured_s", row.run->measured->value},
           {"error", row.error()},
@@ -128,23 +130,28 @@ std::string signed_percent(double share) {
 
 std::string runs_table(std::span<const GroupRows> groups) {
   std::string text =
-      "| runs | how many | error in the mean | in the middle | at worst | with signs | by rooflines, mean |\n"
-      "|---|--:|--:|--:|--:|--:|--:|\n";
+      "| runs | how many | error in the mean | in the middle | at worst | with signs | within their interval | by "
+      "rooflines, mean |\n"
+      "|---|--:|--:|--:|--:|--:|--:|--:|\n";
   std::vector<double> all, rooflines;
-  const auto row = [&](const std::string& title, std::span<const double> of, std::span<const double> by_rooflines) {
+  std::size_t all_within = 0;
+  const auto row = [&](const std::string& title, std::span<const double> of, std::span<const double> by_rooflines,
+                       std::size_t within) {
     const RelativeErrors summary = relative_errors(of);
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", title, summary.runs, percent_of(summary.mean),
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", title, summary.runs, percent_of(summary.mean),
                         percent_of(summary.median), percent_of(summary.worst), signed_percent(summary.with_signs),
-                        percent_of(relative_errors(by_rooflines).mean));
+                        within, percent_of(relative_errors(by_rooflines).mean));
   };
   for (const GroupRows& group : groups) {
     if (group.predicted.empty()) continue;
     const std::vector<double> of = group.errors(whole_error), by_rooflines = group.errors(roofline_error);
-    row(group.group->title, of, by_rooflines);
+    const auto within = static_cast<std::size_t>(std::ranges::count_if(group.predicted, &TruthRow::is_within));
+    row(group.group->title, of, by_rooflines, within);
+    all_within += within;
     all.insert(all.end(), of.begin(), of.end());
     rooflines.insert(rooflines.end(), by_rooflines.begin(), by_rooflines.end());
   }
-  row("all", all, rooflines);
+  row("all", all, rooflines, all_within);
   return text;
 }
 
@@ -161,15 +168,20 @@ std::string gigabytes(Bytes bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes.count) / 1e9);
 }
 
+std::string interval_of(const TruthRow& row) {
+  return row.low ? fmt::format("{}, {}", format_seconds(*row.low), format_seconds(*row.high)) : "";
+}
+
 std::string group_table(const GroupRows& group) {
   const bool has_peaks = !peak_errors(group).empty();
-  std::string text = has_peaks
-                         ? "| run | predicted | measured | error | by rooflines | peak: predicted, measured | error |\n"
-                           "|---|--:|--:|--:|--:|--:|--:|\n"
-                         : "| run | predicted | measured | error | by rooflines |\n|---|--:|--:|--:|--:|\n";
+  std::string text =
+      has_peaks
+          ? "| run | predicted | from, to | measured | error | by rooflines | peak: predicted, measured | error |\n"
+            "|---|--:|--:|--:|--:|--:|--:|--:|\n"
+          : "| run | predicted | from, to | measured | error | by rooflines |\n|---|--:|--:|--:|--:|--:|\n";
   for (const TruthRow* row : group.predicted) {
-    text += fmt::format("| {} | {} | {} | {} | {} |", row->run->name, format_seconds(row->whole()),
-                        format_seconds(*row->run->measured), signed_percent(row->error()),
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |", row->run->name, format_seconds(row->whole()),
+                        interval_of(*row), format_seconds(*row->run->measured), signed_percent(row->error()),
                         signed_percent(roofline_error(*row)));
     if (has_peaks && row->run->peak && row->peak) {
       text += fmt::format(" {}, {} GB | {} |", gigabytes(*row->peak), gigabytes(*row->run->peak),
@@ -224,17 +236,18 @@ Json truth_json(std::span<const TruthRow> rows) {
 
 std::string truth_csv(std::span<const TruthRow> rows) {
   std::string text =
-      "group,run,choice,predicted_s,rooflines_s,measured_s,error,predicted_peak_bytes,measured_peak_bytes,not_"
-      "expressed\n";
+      "group,run,choice,predicted_s,low_s,high_s,rooflines_s,measured_s,error,predicted_peak_bytes,"
+      "measured_peak_bytes,not_expressed\n";
+  const auto end = [](const std::optional<Seconds>& of) { return of ? fmt::format("{:.6g}", of->value) : ""; };
   const auto bytes = [](const std::optional<Bytes>& of) { return of ? std::to_string(of->count) : ""; };
   for (const TruthRow& row : rows) {
     const std::string measured = row.run->measured ? fmt::format("{:.6g}", row.run->measured->value) : "";
     text += fmt::format("{},{},{},", csv_field(row.group->name), csv_field(row.run->name), csv_field(row.run->choice));
     if (row.reason.empty()) {
-      text += fmt::format("{:.6g},{:.6g},{},{:.4f},{},{},\n", row.whole().value, row.rooflines().value, measured,
-                          row.error(), bytes(row.peak), bytes(row.run->peak));
+      text += fmt::format("{:.6g},{},{},{:.6g},{},{:.4f},{},{},\n", row.whole().value, end(row.low), end(row.high),
+                          row.rooflines().value, measured, row.error(), bytes(row.peak), bytes(row.run->peak));
     } else {
-      text += fmt::format(",,{},,,{},{}\n", measured, bytes(row.run->peak), csv_field(row.reason));
+      text += fmt::format(",,,,{},,,{},{}\n", measured, bytes(row.run->peak), csv_field(row.reason));
     }
   }
   return text;

@@ -259,6 +259,36 @@ GpuKernel gpu_kernel(const Graph& graph, const Op& op) {
   return {.kind = sort};
 }
 
+std::string_view sort_name(const Efficiency& efficiency, const GpuKernel& kernel) {
+  switch (kernel.kind) {
+    case KernelKind::product:
+      if (!kernel.is_aligned &&
+          table_of(efficiency.unaligned_product, kernel.dtype) != efficiency.unaligned_product.end()) {
+        return "unaligned_product";
+      }
+      return table_of(efficiency.product, kernel.dtype) != efficiency.product.end() ? "product"
+                                                                                    : "product_without_table";
+    case KernelKind::batched_product:
+      return "batched_product";
+    case KernelKind::attention:
+    case KernelKind::attention_backward:
+      return "attention";
+    case KernelKind::norm:
+      return "norm";
+    case KernelKind::softmax:
+      return "softmax";
+    case KernelKind::optimizer:
+      return "optimizer";
+    case KernelKind::convolution:
+    case KernelKind::convolution_input_gradient:
+    case KernelKind::convolution_weight_gradient:
+    case KernelKind::convolution_backward:
+      return "convolution";
+    default:
+      return "elementwise";
+  }
+}
+
 std::optional<Seconds> product_roofline(const Device& device, const GpuKernel& kernel) {
   const std::optional<FlopsPerSecond> peak = peak_of(device, kernel.dtype);
   const std::optional<std::int64_t> each = bytes_of_dtype(kernel.dtype);

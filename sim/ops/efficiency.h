@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "sim/core/scaling.h"
 #include "sim/core/units.h"
@@ -50,6 +51,14 @@ struct GpuKernel {
 /// each other, or the trace does not have them.
 GpuKernel gpu_kernel(const Graph&, const Op&);
 
+/// How far kernels of a sort are from what figures say that have not seen them: measured / predicted of the tenth that
+/// is shortest, and of the tenth that is longest.
+struct Spread {
+  double low = 1, high = 1;
+
+  friend bool operator==(const Spread&, const Spread&) = default;
+};
+
 /// Shares are of the roofline of the device that they are applied to.
 struct Efficiency final : KernelTimes {
   std::optional<KernelTime> time(const Graph&, const Op&, const Device&) const override;
@@ -68,6 +77,8 @@ struct Efficiency final : KernelTimes {
   ByDtype product_without_table;                                                 ///< of the roofline
   ByDtype unaligned_product;                                                     ///< of the peak
   ByDtype convolution, convolution_input_gradient, convolution_weight_gradient;  ///< of the roofline
+  std::map<std::string, Spread, std::less<>>
+      spread;  ///< by sort_name, and of `collectives`; what was not found out is absent
   std::map<CollectiveKind, SizeGrid> collectives;  ///< logarithm of seconds by ranks of a node and bytes
 };
 
@@ -79,6 +90,9 @@ struct KernelWork {
   double traffic = 1, launches = 1;
 };
 std::optional<KernelTime> kernel_time(const Efficiency&, const Device&, const GpuKernel&, const KernelWork&);
+
+/// The sort whose figure a kernel takes, as files of efficiencies name it.
+std::string_view sort_name(const Efficiency&, const GpuKernel&);
 
 /// What a product needs at least, without efficiency: the logarithm's reference of tables.
 std::optional<Seconds> product_roofline(const Device&, const GpuKernel&);

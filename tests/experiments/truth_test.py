@@ -70,7 +70,8 @@ class Page(unittest.TestCase):
             sizes = [abs(error) for error in errors]
             expected = [statistics.mean(sizes), statistics.median(sizes), max(sizes), statistics.mean(errors), statistics.mean(rooflines)]
             self.assertEqual(int(shown[1]), len(of))
-            for cell, value in zip(shown[2:7], expected, strict=True):
+            self.assertEqual(int(shown[6]), sum(float(row["low_s"]) <= float(row["measured_s"]) <= float(row["high_s"]) for row in of))
+            for cell, value in zip([*shown[2:6], shown[7]], expected, strict=True):
                 self.assertAlmostEqual(float(cell.split()[0]), 100 * value, delta=0.06, msg=shown[0])
 
     def test_order_and_regret(self):

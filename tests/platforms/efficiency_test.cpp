@@ -1,6 +1,8 @@
 // Files of efficiencies, and tables made of measured times. Against public measurements where ../shared is there
 // (PLIMSOLL_SHARED names it).
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -145,6 +147,41 @@ TEST_CASE("a platform takes efficiencies by its file or behind a colon", "[effic
       complaint_of([&] { parse_platform(text, "mine.yaml"); }).ends_with("found 'h200_sxn'; did you mean 'h200_sxm'?"));
   CHECK(complaint_of([] { load_platform("h200:eficiency=h200_sxm"); }).find("did you mean 'efficiency'?") !=
         std::string::npos);
+}
+
+TEST_CASE("a table of enough rows states how far off it is on rows that it has not seen", "[efficiency]") {
+  const Device gpu = device();
+  const auto table = [&](double noise) {
+    std::string csv = "m,n,k,time_us\n";
+    for (int pair = 0; pair < 100; ++pair) {
+      for (const double m : {64.0, 256.0, 1024.0, 4096.0}) {
+        const GpuKernel kernel{.kind = KernelKind::product,
+                               .dtype = "bf16",
+                               .m = m,
+                               .n = 512 + 32.0 * (pair % 10),
+                               .k = 512 + 32.0 * (pair / 10)};
+        const double off = (pair + static_cast<int>(m) / 64) % 2 == 0 ? 1 + noise : 1 / (1 + noise);
+        const double seconds = (product_roofline(gpu, kernel)->value + 2e-6) / 0.6 * off;
+        csv += fmt::format("{},{},{},{}\n", m, kernel.n, kernel.k, 1e6 * seconds);
+      }
+    }
+    return fitted_table(csv, "times.csv", gpu, {.name = "mine", .dtype = "bf16"}).efficiency;
+  };
+  const Spread exact = table(0).spread.at("product"), noisy = table(0.2).spread.at("product");
+  CHECK(exact.low == Approx(1).epsilon(1e-3));
+  CHECK(exact.high == Approx(1).epsilon(1e-3));
+  CHECK(noisy.low == Approx(1 / 1.2).epsilon(0.05));
+  CHECK(noisy.high == Approx(1.2).epsilon(0.05));
+  CHECK(fitted_table(eight_rows(), "times.csv", gpu, {.name = "mine", .dtype = "bf16"}).efficiency.spread.empty());
+  const std::string text = written_efficiency(table(0.2), "made up");
+  const Spread again = parse_efficiency(text, "mine.yaml").spread.at("product");
+  CHECK(again.high == Approx(noisy.high).epsilon(0.005));
+  const auto with = [&](const std::string& spread) {
+    return complaint_of([&] { parse_efficiency(text.substr(0, text.find("spread:")) + spread, "mine.yaml"); });
+  };
+  CHECK(with("spread: {product: [1.2, 0.9]}\n").find("expected 1.2 at least") != std::string::npos);
+  CHECK(with("spread: {product: [1.2]}\n").find("expected [low, high], found 1 numbers") != std::string::npos);
+  CHECK(with("spread: {products: [1, 2]}\n").find("did you mean 'product'?") != std::string::npos);
 }
 
 TEST_CASE("public times of products are said again by tables that have not seen them", "[efficiency]") {
