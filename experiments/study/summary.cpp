@@ -136,10 +136,6 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   const double bound = answer.bounds->time().value;
   text += fmt::format("  iteration time   {:>12}   lower bound {} ({})\n", format_seconds(m.makespan),
                       format_seconds(answer.bounds->time()), percent_above(m.makespan.value, bound));
-  if (answer.interval) {
-    text += fmt::format("  time at least    {:>12}   at most {}\n", format_seconds(answer.interval->low),
-                        format_seconds(answer.interval->high));
-  }
   text += timing_line(problem);
   if (answer.issue) {
     text +=
@@ -198,6 +194,10 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   text += answer.promised_peak ? fmt::format("  solved in        {:>12}   simulated in {}\n",
                                              format_seconds(Seconds{answer.solve_s}), simulated)
                                : fmt::format("  simulated in     {:>12}\n", simulated);
+  if (answer.interval) {
+    text += fmt::format("  time at least    {:>12}   at most {}\n", format_seconds(answer.interval->low),
+                        format_seconds(answer.interval->high));
+  }
   return text + candidate_lines(answer) + at_peak_lines(problem, answer);
 }
 

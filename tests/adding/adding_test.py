@@ -5,6 +5,7 @@ are built into a program of its own with the lists that the page says, and its c
     tests/adding/adding_test.py PROGRAM_WITH_IT PROGRAM
 """
 
+import csv
 import json
 import os
 import re
@@ -94,8 +95,8 @@ class Adding(unittest.TestCase):
                 file.write("format: plimsoll.experiment.v1\nname: one\ntraces: uniform:4\nplatforms: ideal\nstrategies: store_all\n")
             self.assertEqual(run(folder, "sweep", "one.yaml", "-o", "out").returncode, 0)
             self.assertEqual(run(folder, "report", "out").returncode, 0)
-            head, row = text_of(folder, "out", "results.csv").splitlines()[1:3]
-            columns = dict(zip(head.split(","), row.split(",")))
+            head, row = list(csv.reader(text_of(folder, "out", "results.csv").splitlines()))[1:3]
+            columns = dict(zip(head, row))
             self.assertEqual(columns["micro_batch_s"], columns["makespan_s"])
             self.assertIn("a micro-batch", text_of(folder, "out", "report.html"))
 
