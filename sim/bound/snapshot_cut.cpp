@@ -219,7 +219,10 @@ InstantBound SnapshotCuts::bound(Bytes budget) {
     const double price = meeting(over, within);
     SnapshotCut between = at(price);
     gains(between);
-    if (cost(between, price) >= cost(over, price) - close * again_) break;
+    if (cost(between, price) >= cost(over, price) - close * again_) {
+      if (bound.extra > Seconds{0}) bound.price = price;  // of more memory, where the bound bends at the budget
+      break;
+    }
     (between.weight > room ? over : within) = std::move(between);
   }
   bound.over = std::move(over);
