@@ -115,7 +115,7 @@ Bytes least_cluster_memory(const std::string& model, const ClusterMachine& machi
   return *found.least;
 }
 
-TEST_CASE("the best point of a cluster is that of all points one by one", "[cluster]") {
+TEST_CASE("the best point of a cluster is that of all points one by one", "[cluster][eleventh-3]") {
   struct Case {
     ClusterMachine machine;
     std::uint32_t layers, micro_batches;
@@ -151,7 +151,7 @@ TEST_CASE("the best point of a cluster is that of all points one by one", "[clus
   }
 }
 
-TEST_CASE("a cluster is never slower with more memory or faster links", "[cluster]") {
+TEST_CASE("a cluster is never slower with more memory or faster links", "[cluster][eleventh-5]") {
   const auto best = [](const ClusterMachine& machine) {
     const ClusterAsked asked(cluster_model(4), machine, 8, "points=100000,chunks=2");
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
@@ -245,7 +245,7 @@ TEST_CASE("the answer of a cluster is that of its best point, whose schedule che
   CHECK(plimsoll("check --schedule " + schedule).exit_code == 0);
 }
 
-TEST_CASE("a portfolio on several devices is as fast as the cluster that it asks", "[cluster][program]") {
+TEST_CASE("a portfolio on several devices is as fast as the cluster that it asks", "[cluster][program][eleventh-8]") {
   const ClusterFiles files({.in_node = 2});
   const auto makespan = [&](const std::string& strategy) {
     const ProgramRun run = plimsoll("simulate --json --trace " + cluster_model(2) + " --platform " + files.platform +
