@@ -34,9 +34,9 @@ class Issuing {
         for (const StepId wait : from_.waits_of(step)) {
           if (blocks && from_[wait].kind == StepKind::send) blocking.push_back(made_.steps[wait.index]);
         }
-        waits.push_back(add(issue(from_[step.stream].device, takes), blocking));
+        waits.push_back(made_.add(issue(from_[step.stream].device, takes), blocking));
       }
-      made_.steps.push_back(add(step, waits));
+      made_.steps.push_back(made_.add(step, waits));
     }
   }
 
@@ -73,14 +73,6 @@ class Issuing {
     step.stream = *stream;
     step.work.seconds = takes;
     return step;
-  }
-
-  StepId add(Step step, const std::vector<StepId>& waits) {
-    step.waits = {static_cast<std::uint32_t>(made_.schedule.wait_list.size()),
-                  static_cast<std::uint32_t>(waits.size())};
-    made_.schedule.wait_list.insert(made_.schedule.wait_list.end(), waits.begin(), waits.end());
-    made_.schedule.steps.push_back(step);
-    return id_at<StepId>(made_.schedule.steps.size() - 1);
   }
 
   const Schedule& from_;

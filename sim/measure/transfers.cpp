@@ -46,17 +46,9 @@ class Rewrite {
     return waits;
   }
 
-  StepId add(Step step, const std::vector<StepId>& waits) {
-    step.waits = {static_cast<std::uint32_t>(made_.schedule.wait_list.size()),
-                  static_cast<std::uint32_t>(waits.size())};
-    made_.schedule.wait_list.insert(made_.schedule.wait_list.end(), waits.begin(), waits.end());
-    made_.schedule.steps.push_back(step);
-    return id_at<StepId>(made_.schedule.steps.size() - 1);
-  }
-
   void add(StepId of, const Step& step, const std::vector<StepId>& waits) {
     EXPECTS(made_.steps.size() == of.index);
-    made_.steps.push_back(add(step, waits));
+    made_.steps.push_back(made_.add(step, waits));
   }
 
   /// Takes its time alone: on the sender's computing stream, or on a stream of its own.
@@ -71,7 +63,7 @@ class Rewrite {
     if (holds_up) {
       step.stream = *compute_[sender.index];
       Step begins = nothing_on(step.stream);
-      before_[s.index] = add(begins, waits);
+      before_[s.index] = made_.add(begins, waits);
       add(s, step, {});
     } else {
       step.stream = id_at<StreamId>(made_.schedule.streams.size());
@@ -94,7 +86,7 @@ class Rewrite {
       held_[wait.index] = true;
       Step held = nothing_on(reader.stream);
       held.work.seconds = made_.schedule[made_.steps[wait.index]].work.seconds;
-      add(held, {how_ == Transfers::blocking ? *before_[wait.index] : made_.steps[wait.index]});
+      made_.add(held, {how_ == Transfers::blocking ? *before_[wait.index] : made_.steps[wait.index]});
     }
   }
 
@@ -108,6 +100,13 @@ class Rewrite {
 };
 
 }  // namespace
+
+StepId Retimed::add(Step step, const std::vector<StepId>& waits) {
+  step.waits = {static_cast<std::uint32_t>(schedule.wait_list.size()), static_cast<std::uint32_t>(waits.size())};
+  schedule.wait_list.insert(schedule.wait_list.end(), waits.begin(), waits.end());
+  schedule.steps.push_back(step);
+  return id_at<StepId>(schedule.steps.size() - 1);
+}
 
 Retimed with_transfers(const Schedule& schedule, const Platform& platform, Transfers how) {
   EXPECTS(how != Transfers::link);

@@ -21,11 +21,14 @@ enum class Transfers : std::uint8_t {
   none,      ///< at once (Alpa, Chimera's and DualPipe's tables)
 };
 
-/// A schedule for timing, and which of its steps are those of the one it is made from. The others stand for devices that
-/// are held up, and for what hosts do. They allocate nothing.
+/// A schedule for timing, and which of its steps are those of the one it is made from. The others stand for devices
+/// that are held up, and for what hosts do. They allocate nothing.
 struct Retimed {
   Schedule schedule;
   std::vector<StepId> steps;  ///< by step of the first schedule
+
+  /// Puts a step behind the others of the schedule for timing.
+  StepId add(Step, const std::vector<StepId>& waits);
 };
 Retimed with_transfers(const Schedule&, const Platform&, Transfers);
 

@@ -41,6 +41,31 @@ TEST_CASE("what is recomputed is issued again", "[program]") {
   CHECK(again["makespan_s"].get<double>() > 1.2 * all["makespan_s"].get<double>());
 }
 
+// Every family: collectives beside and between kernels, pipelines, copies, packed forms, updates on hosts, placement.
+TEST_CASE("with any strategy an iteration takes what its plan takes and what its host issues, at least", "[program]") {
+  for (const auto& [view, strategy] :
+       {std::pair{"graph", "zero3"}, std::pair{"graph", "data_parallel(ranks=2)|zero3(ranks=4)"},
+        std::pair{"graph", "megatron(tensor=2)|zero1(ranks=2)|1f1b(stages=2)|rotor"},
+        std::pair{"graph", "zb_h1(stages=2)"}, std::pair{"graph", "interleaved(stages=2,chunks=2,sends=blocking)"},
+        std::pair{"graph", "save_on_cpu"}, std::pair{"graph", "zero_offload"}, std::pair{"graph", "pardnn(devices=2)"},
+        std::pair{"graph", "greedy_recompute|offload_greedy"}, std::pair{"graph", "quantize"},
+        std::pair{"graph", "chain|rotor"}, std::pair{"graph", "hsm2dl"}, std::pair{"chain", "offload_greedy"},
+        std::pair{"graph", "quantize|offload_greedy"}, std::pair{"chain", "dualpipe_v(stages=2)"}}) {
+    INFO(view << ", " << strategy);
+    const std::string question = small_llama + view + " -p 'h100_sxm_8:host_launch=20 us' -s '" + strategy +
+                                 "' --optimizer adam --micro-batches 8 --json --engine ";
+    const ProgramRun event = plimsoll(question + "event"), simgrid = plimsoll(question + "simgrid");
+    INFO(event.err);
+    REQUIRE(event.exit_code == 0);
+    const nlohmann::json made = nlohmann::json::parse(event.out), other = nlohmann::json::parse(simgrid.out);
+    const double makespan = made["makespan_s"], issue = made["issue_s"], promised = made["promised_makespan_s"];
+    CHECK(issue > 0);
+    CHECK(makespan >= issue * (1 - 1e-9));
+    CHECK(makespan >= promised * (1 - 1e-9));
+    CHECK(other["makespan_s"].get<double>() == Approx(makespan).epsilon(1e-9));
+  }
+}
+
 TEST_CASE("a chain that does not count its kernels says so", "[program]") {
   const ProgramRun run = plimsoll("simulate -t gpt12_w768_t256_b4_cpu -p h100_sxm_8:host_launch='10 us' -s store_all");
   INFO(run.err);

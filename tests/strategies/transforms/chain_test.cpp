@@ -69,6 +69,21 @@ TEST_CASE("a row of ops is a chain of one stage an op", "[transform][chain]") {
   }
 }
 
+TEST_CASE("a stage is one with a later one whose values its backward reads, and with all between",
+          "[transform][chain]") {
+  for (const std::size_t later : {1U, 2U}) {
+    Graph graph = problem_of(even_chain(4), gpus({})).graph;  // and a loss: forward i is op i, its backward op 9 - i
+    REQUIRE(graph.ops[9].phase == Phase::backward);
+    REQUIRE(graph.ops[9].stage == 0);
+    graph.ops[9].inputs.push_back(graph.ops[later].saved.at(0));
+    const Problem problem = problem_of(graph, gpus({}));
+    const Problem made = std::get<Problem>(as_chain_of_stages(problem));
+    REQUIRE(made.chain->stages.size() == 5 - later);
+    CHECK(made.chain->stages[0].forward.value == 1.0 + static_cast<double>(later));
+    for (const Bytes budget : front_budgets(made, parse_spec("rotor", "test"))) judged(problem, "chain|rotor", budget);
+  }
+}
+
 TEST_CASE("a graph's chain is cut into pipelines, those that split backwards among them", "[transform][chain]") {
   const Problem row = problem_of(problem_of(even_chain(5), gpus({})).graph, gpus({.count = 2}), {.micro_batches = 4});
   const double alone = planned(row, "chain|store_all").makespan.value;
