@@ -52,6 +52,7 @@ Json point_of(const Json& record) {
   if (record.contains("peak") && record["peak"].contains("bytes_by_kind")) {
     point["kinds"] = record["peak"]["bytes_by_kind"];
   }
+  if (record.contains("time_parts")) point["time_parts"] = record["time_parts"];
   return point;
 }
 

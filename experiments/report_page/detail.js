@@ -98,6 +98,11 @@ function openDetail(figure, strategy, p) {
     box.append(timelinePicture(whole, usual, p.makespan_s, 1.04 * p.peak_bytes), fillsUsed([whole]));
   }
   if (timeline?.mesh_svg) box.append(meshPicture(timeline));
+  const parts = (p.time_parts ?? []).filter(part => part.time_s > 0);
+  if (parts.length) {
+    const words = parts.map(part => `${part.part}${part.axis ? `, ${part.axis}` : ""} ${seconds(part.time_s)} (${(100 * part.time_s / p.makespan_s).toFixed(1)} %)`);
+    box.append(element("div", {class: "quiet"}, `Its time: ${words.join("; ")}`));
+  }
   const kinds = Object.entries(p.kinds ?? {}).filter(([, b]) => b > 0);
   if (kinds.length) box.append(memoryBar(kinds));
   if (p.feasible && !timeline) box.append(element("div", {class: "quiet"}, "This sweep kept no timeline of it (timelines: true in its file keeps them); the command makes one for ui.perfetto.dev."));

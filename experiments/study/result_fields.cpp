@@ -295,6 +295,17 @@ const ResultField fields[] = {
        }
        return shares;
      }},
+    {"time_parts", list, stated, "", "",
+     "why the iteration takes as long: parts whose times sum to `makespan_s` (docs/strategies/hybrid/cluster.md): "
+     "`part`, `axis` of an exchange (else null), `time_s`",
+     [](const Result& of) -> Json {
+       Json parts = Json::array();
+       if (!of.metrics()) return parts;
+       for (const TimePart& part : of.answer->time_parts) {
+         parts.push_back({{"part", written(part.kind)}, {"axis", text_field(part.axis)}, {"time_s", part.time.value}});
+       }
+       return parts;
+     }},
     {"peak_bytes", bytes, measured, "", "peak", "live bytes of the fullest device at its peak",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.peak.count; }); }},
     {"peak_reserved_bytes", bytes, sometimes, "no schedule, or the allocator is `exact`", "reserved",

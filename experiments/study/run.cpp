@@ -252,6 +252,7 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
     answer.metrics = measure(problem, schedule, *answer.timeline);
     answer.issue = longest_issue(schedule, problem);
   }
+  answer.time_parts = time_parts(problem, schedule, *answer.timeline);
   std::variant<TimeInterval, std::string> interval = time_interval(problem, schedule, *answer.timeline);
   if (auto* of = std::get_if<TimeInterval>(&interval)) {
     answer.interval = std::move(*of);

@@ -16,6 +16,7 @@
 #include "sim/core/timeline.h"
 #include "sim/measure/metrics.h"
 #include "sim/measure/time_interval.h"
+#include "sim/measure/time_parts.h"
 #include "sim/measure/transfers.h"
 #include "sim/memory/replay.h"
 #include "sim/model/problem.h"
@@ -69,6 +70,7 @@ struct Answer {
   std::optional<Seconds> issue;               ///< of the busiest host; unset: hosts hold nothing up
   std::optional<TimeInterval> interval = {};  ///< in which the iteration lies; unset: `no_interval` says why
   std::string no_interval = {};
+  std::vector<TimePart> time_parts = {};  ///< of the iteration, whose sum is its makespan; empty: no schedule
   Seconds contention;  ///< by which copies and updates that share links and hosts, or slow kernels, lengthen it
   std::optional<LowerBounds> bounds;  ///< unset: nothing holds for all schedules of a strategy that packs
   Stays stays = Stays::all;           ///< of the schedules that they hold for

@@ -108,6 +108,18 @@ std::string candidate_lines(const Answer& answer) {
   return lines;
 }
 
+/// Those of the iteration's time that are above 0, with their share of it.
+std::string time_part_lines(const Answer& answer) {
+  std::string lines = "the iteration's time:\n";
+  for (const TimePart& part : answer.time_parts) {
+    if (!(part.time > Seconds{0})) continue;
+    const std::string name = fmt::format("{}{}{}", written(part.kind), part.axis.empty() ? "" : ", ", part.axis);
+    lines += fmt::format("  {:<20}{:>12}{:>8.1f} %\n", name, format_seconds(part.time),
+                         100 * (part.time / answer.metrics->makespan));
+  }
+  return lines;
+}
+
 /// By which figures times were found, where the first device has efficiencies.
 std::string timing_line(const Problem& problem) {
   const Device& device = problem.platform.devices.front();
@@ -198,7 +210,7 @@ std::string summary(const Question& question, const Problem& problem, const Answ
     text += fmt::format("  time at least    {:>12}   at most {}\n", format_seconds(answer.interval->low),
                         format_seconds(answer.interval->high));
   }
-  return text + candidate_lines(answer) + at_peak_lines(problem, answer);
+  return text + time_part_lines(answer) + candidate_lines(answer) + at_peak_lines(problem, answer);
 }
 
 std::string infeasibility(const Question& question, const Answer& answer) {

@@ -7,6 +7,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
+#include "sim/measure/op_parts.h"
 #include "sim/model/stage_exchanges.h"
 
 namespace plimsoll {
@@ -126,14 +127,6 @@ class Exchanges {
   std::map<std::string, Exchanged> within_;
 };
 
-/// Whether the step keeps what only its backward needs.
-bool saves(const Schedule& schedule, const Step& step, const Op& op) {
-  if (op.saved.empty()) return true;
-  return std::ranges::any_of(schedule.buffers_in(step.allocates), [&](BufferId b) {
-    return std::ranges::find(op.saved, schedule[b].tensor) != op.saved.end();
-  });
-}
-
 std::vector<MemoryId> hosts_of(const Platform& platform) {
   RouteFinder finder(platform);
   std::vector<MemoryId> hosts;
@@ -207,7 +200,7 @@ Metrics measure(const Problem& problem, const Schedule& schedule, const Timeline
     if (step.op != no_op) {
       const Op& op = problem.graph[step.op];
       for (const ExchangeShare& within : exchanges_within(op)) {
-        exchanges[device].add(within, saves(schedule, step, op));
+        exchanges[device].add(within, saves_for_backward(schedule, step, op));
       }
     }
     if (step.kind != StepKind::recompute) continue;

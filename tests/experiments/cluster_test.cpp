@@ -6,7 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "experiments/study/choice/cluster_question.h"
 #include "experiments/study/model.h"
@@ -149,6 +151,69 @@ TEST_CASE("the best point of a cluster is that of all points one by one", "[clus
     CHECK(*found.rows[*found.best].outcome->makespan == *best);
     CHECK(found.simulated < all.rows.size());
   }
+}
+
+namespace {
+
+bool is_zero_in(const std::vector<TimePart>& parts, TimePartKind kind, double rounding, const std::string& axis = "") {
+  return std::ranges::none_of(parts, [&](const TimePart& each) {
+    return each.kind == kind && each.axis == axis && each.time.value > rounding;
+  });
+}
+
+void check_cluster_time_parts(const ClusterPoint& point, bool has_updates, const Answer& answer) {
+  using enum TimePartKind;
+  const double makespan = answer.metrics->makespan.value, rounding = 1e-9 * makespan;
+  double sum = 0;
+  for (const TimePart& part : answer.time_parts) {
+    CHECK(part.time.value >= 0);
+    sum += part.time.value;
+  }
+  CHECK(sum == Approx(makespan).epsilon(1e-9));
+  CHECK_FALSE(is_zero_in(answer.time_parts, ideal, rounding));
+  const std::vector<TimePart>& parts = answer.time_parts;
+  if (point.stages == 1) {
+    for (const TimePartKind kind : {imbalance, fill_and_drain, waits}) CHECK(is_zero_in(parts, kind, rounding));
+    CHECK(is_zero_in(parts, exchange, rounding, "pipeline"));
+  }
+  if (point.replicas == 1) CHECK(is_zero_in(parts, exchange, rounding, "data"));
+  if (point.tensor == 1) CHECK(is_zero_in(parts, exchange, rounding, "tensor"));
+  CHECK(is_zero_in(parts, recomputation, rounding) == (point.saving().name == "none"));
+  CHECK(is_zero_in(parts, updates, rounding) == !has_updates);
+  CHECK(is_zero_in(parts, copies, rounding));
+}
+
+}  // namespace
+
+TEST_CASE("the parts of the time of a cluster's point sum to it in both engines", "[cluster]") {
+  std::size_t checked = 0;
+  for (const RandomCase seed : fewer_cases(1, 88)) {
+    Random random(seed);
+    const ClusterMachine machine{.nodes = random.between(1, 2),
+                                 .in_node = 1U << random.between(0, 3),
+                                 .between_nodes = 1.0 + random.below(10),
+                                 .within = 5.0 + random.below(40)};
+    const bool has_updates = random.chance(0.7);
+    const ClusterAsked asked(cluster_model(random.between(2, 6), 32 * random.between(1, 4), 16 * random.between(1, 4)),
+                             machine, 2 * random.between(1, 8), "saver=none+core",
+                             has_updates ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterAnswer bounded = cluster_bounds(problems.question(), asked.options());
+    for (int k = 0; k < 5 && !bounded.rows.empty(); ++k) {
+      const ClusterRow& row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
+      for (const Engine engine : {Engine::event, Engine::simgrid}) {
+        Question of_point = problems.of(row.point, row.as());
+        of_point.engine = engine;
+        CAPTURE(row.as().text, row.point.samples, written(engine));
+        const BudgetedProblem made = budgeted_problem_of(of_point, load_model(of_point.trace), asked.platform);
+        const Answer found = answer(of_point, made.problem, std::span(&made.budget, 1)).front();
+        if (!found.feasible()) continue;
+        check_cluster_time_parts(row.point, has_updates, found);
+        ++checked;
+      }
+    }
+  }
+  if (all_cases()) CHECK(checked > cases_of(std::size_t{500}));
 }
 
 TEST_CASE("a cluster is never slower with more memory or faster links", "[cluster][eleventh-5]") {
