@@ -19,13 +19,13 @@ namespace {
 constexpr std::string_view pipeline_axis = "pipeline", replicas_axis = "data";
 
 /// What a device does or waits for; of several at once the first here counts.
-enum class Cause : std::uint8_t { computes, exchanges, updates_on_host, copies, receives, is_issued, nothing };
-constexpr auto causes = static_cast<std::size_t>(Cause::nothing);
+enum class TimeCause : std::uint8_t { computes, exchanges, updates_on_host, copies, receives, is_issued, nothing };
+constexpr auto causes = static_cast<std::size_t>(TimeCause::nothing);
 
 /// A time in which a cause holds on a device. `number`: the step that computes, or the axis.
 struct Span {
   double start, finish;
-  Cause cause;
+  TimeCause cause;
   std::uint32_t number = 0;
 };
 
@@ -112,7 +112,7 @@ class Parting {
     const Step& step = schedule_.steps[s];
     const Stream& stream = schedule_[step.stream];
     const double start = timeline_.steps[s].start.value, finish = timeline_.steps[s].finish.value;
-    const auto span = [&](Cause cause, std::uint32_t device, std::uint32_t number = 0) {
+    const auto span = [&](TimeCause cause, std::uint32_t device, std::uint32_t number = 0) {
       spans_[device].push_back({start, finish, cause, number});
     };
     const std::uint32_t device = stream.device.index;
@@ -121,16 +121,18 @@ class Parting {
     if (step.work.is_transfer()) {
       const MemoryId to = schedule_.routes[step.work.route.index].to;
       const std::optional<DeviceId> receiver = problem_.platform[to].device;
-      if (step.kind == StepKind::collective) return span(Cause::exchanges, device, axis(replicas_axis));
-      if (step.kind == StepKind::send && receiver) return span(Cause::receives, receiver->index, axis(pipeline_axis));
-      return span(Cause::copies, device);
+      if (step.kind == StepKind::collective) return span(TimeCause::exchanges, device, axis(replicas_axis));
+      if (step.kind == StepKind::send && receiver) {
+        return span(TimeCause::receives, receiver->index, axis(pipeline_axis));
+      }
+      return span(TimeCause::copies, device);
     }
-    if (exchange) return span(Cause::exchanges, device, axis(exchange->axis));
-    if (step.kind == StepKind::collective) return span(Cause::exchanges, device, axis(replicas_axis));
+    if (exchange) return span(TimeCause::exchanges, device, axis(exchange->axis));
+    if (step.kind == StepKind::collective) return span(TimeCause::exchanges, device, axis(replicas_axis));
     if (stream.way.computes_elsewhere()) {
-      return span(step.kind == StepKind::update ? Cause::updates_on_host : Cause::copies, device);
+      return span(step.kind == StepKind::update ? TimeCause::updates_on_host : TimeCause::copies, device);
     }
-    span(Cause::computes, device, static_cast<std::uint32_t>(s));
+    span(TimeCause::computes, device, static_cast<std::uint32_t>(s));
     add_awaited_send(step, device, stream_ended);
     if (step.op == no_op || step.kind == StepKind::update) return;
     if (step.kind == StepKind::forward) {
@@ -151,7 +153,7 @@ class Parting {
     }
     if (last == nullptr || last->kind != StepKind::send || !last->work.is_transfer()) return;
     if (schedule_[last->stream].device.index != device) return;
-    spans_[device].push_back({latest.start.value, latest.finish.value, Cause::receives, axis(pipeline_axis)});
+    spans_[device].push_back({latest.start.value, latest.finish.value, TimeCause::receives, axis(pipeline_axis)});
   }
 
   /// What its host has not issued when everything else is there.
@@ -161,7 +163,7 @@ class Parting {
     for (const StepId wait : schedule_.waits_of(step)) {
       ready = std::max(ready, timeline_.steps[wait.index].finish.value);
     }
-    if (ready < start) spans_[device].push_back({ready, start, Cause::is_issued});
+    if (ready < start) spans_[device].push_back({ready, start, TimeCause::is_issued});
   }
 
   OfDevice of_device(std::uint32_t device) {
@@ -206,26 +208,26 @@ class Parting {
                  const std::array<std::set<std::uint32_t>, causes>& now, std::vector<double>& computed,
                  OfDevice& made) const {
     const auto first = std::ranges::find_if(now, [](const auto& spans) { return !spans.empty(); });
-    const auto cause = static_cast<Cause>(first - now.begin());
+    const auto cause = static_cast<TimeCause>(first - now.begin());
     using enum TimePartKind;
     switch (cause) {
-      case Cause::computes:
+      case TimeCause::computes:
         for (const std::uint32_t k : *first) computed[k] += (until - from) / static_cast<double>(first->size());
         break;
-      case Cause::exchanges:
-      case Cause::receives:
+      case TimeCause::exchanges:
+      case TimeCause::receives:
         made.exchange[axes_[spans_[device][*first->begin()].number]] += until - from;
         break;
-      case Cause::updates_on_host:
+      case TimeCause::updates_on_host:
         made[updates] += until - from;
         break;
-      case Cause::copies:
+      case TimeCause::copies:
         made[copies] += until - from;
         break;
-      case Cause::is_issued:
+      case TimeCause::is_issued:
         made[launches] += until - from;
         break;
-      case Cause::nothing: {
+      case TimeCause::nothing: {
         const double steady = std::min(until, last_forward_[device]) - std::max(from, first_backward_[device]);
         made[waits] += std::max(0.0, steady);
         made[fill_and_drain] += until - from - std::max(0.0, steady);
