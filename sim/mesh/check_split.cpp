@@ -92,7 +92,7 @@ class SplitJudge {
       const auto axis = mesh_.axis(text.substr(0, middle));
       const auto dim =
           loop == nullptr || middle >= end ? std::nullopt : loop->dim(text.substr(middle + 1, end - middle - 1));
-      if (!axis || !dim || !loop->dims[*dim].cuttable) {
+      if (!axis || !dim || (!loop->dims[*dim].cuttable && !loop->dims[*dim].by_halves)) {
         bad("'" + op.name + "' cannot be cut as it says: " + std::string(text.substr(0, end)));
         return cuts;
       }

@@ -64,7 +64,8 @@ class SplitGraph {
 
  private:
   /// How a value is kept: as it was made or, of partial sums, as it was first summed. From that it is laid out anew, in
-  /// the backward again, rather than kept in a second layout until then.
+  /// the backward again, rather than kept in a second layout until then. What the forward has exchanged (all_to_all) is
+  /// as small as what was made, and stays for the backward.
   struct Home {
     TensorId tensor;
     Layout layout;
@@ -99,7 +100,8 @@ class SplitGraph {
       }
       if (ranks == 1) continue;
       const LoopDim& dim = loop.dims[d];
-      if (!dim.cuttable) throw CannotSplit{"'" + op.name + "' needs all of its dimension '" + dim.name + "'"};
+      if (!dim.cuttable && !dim.by_halves)
+        throw CannotSplit{"'" + op.name + "' needs all of its dimension '" + dim.name + "'"};
       if (dim.size % ranks == 0) continue;
       throw CannotSplit{"'" + dim.name + "' of '" + op.name + "' has " + std::to_string(dim.size) +
                         holder(loop, d, op) + ", which " + std::to_string(ranks) + " ranks do not divide; " +
@@ -125,6 +127,7 @@ class SplitGraph {
     const bool backward = is_backward(reader.phase);
     Home& home = home_.try_emplace(t, Home{t, layout_[t.index]}).first->second;
     if (home.layout == needed) return home.tensor;
+    if (const auto known = exchanged_.find({t, needed}); known != exchanged_.end()) return known->second;
     const std::optional<std::vector<JointRelayout>> steps = joint_relayouts(home.layout, needed);
     if (!steps) {
       throw CannotSplit{"'" + graph_[t].name + "' would have to become a partial sum for '" + reader.name + "'"};
@@ -136,6 +139,7 @@ class SplitGraph {
       if (is_new) known->second = relaid(t, now.tensor, step, now.layout, reader);
       now.tensor = known->second;
       if (step.kind == CollectiveKind::all_reduce || step.kind == CollectiveKind::reduce_scatter) home = now;
+      if (step.kind == CollectiveKind::all_to_all && !backward) exchanged_[{t, now.layout}] = now.tensor;
     }
     return now.tensor;
   }
@@ -346,6 +350,7 @@ class SplitGraph {
   std::vector<Layout> layout_;  // by tensor of the model
   std::vector<bool> is_laid_;
   std::map<TensorId, Home> home_;
+  std::map<std::tuple<TensorId, Layout>, TensorId> exchanged_;     // of the forward
   std::map<std::tuple<TensorId, Layout, bool>, TensorId> relaid_;  // by whether the backward made it
   std::vector<OpId> new_id_;
 };

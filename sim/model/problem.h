@@ -35,7 +35,8 @@ struct Problem {
   bool first_updates_shared = false;  ///< Partition::each_updates_shared is not asked for
   bool transformed = false;           ///< the transforms of its pass pipeline have been applied
   std::vector<Decisions> decisions;   ///< from which it was built, by passes that decide
-  std::vector<std::string> notes;     ///< what transforms say about what an iteration does not show
+  std::shared_ptr<const Problem> uncut = {};  ///< where the next pass, too, may cut operators: as before those that did
+  std::vector<std::string> notes;             ///< what transforms say about what an iteration does not show
 };
 
 struct ProblemOptions {

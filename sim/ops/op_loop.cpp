@@ -81,8 +81,8 @@ class LoopReader {
   }
 
   std::uint8_t dim_of(std::string_view name, std::int64_t size) {
-    const bool is_whole = name.ends_with('!');
-    if (is_whole) name.remove_suffix(1);
+    const bool is_whole = name.ends_with('!'), is_halved = name.ends_with('~');
+    if (is_whole || is_halved) name.remove_suffix(1);
     const std::size_t star = name.find('*');
     bool is_row = star != std::string_view::npos;
     if (is_row) {
@@ -109,7 +109,8 @@ class LoopReader {
       refuse("gives '" + std::string(name) + "' the sizes " + std::to_string(known->size) + " and " +
              std::to_string(size));
     }
-    known->cuttable = known->cuttable && !is_whole;
+    known->by_halves = !is_whole && (known->by_halves || (is_halved && known->cuttable));
+    known->cuttable = known->cuttable && !is_whole && !is_halved;
     return dim;
   }
 

@@ -8,6 +8,9 @@
 //
 // Operands are in the order of the op's inputs, then its outputs; a name for every dimension of the operand's shape.
 //   name!   the op needs all of the dimension (a softmax along it): it cannot be cut
+//   name~   later ones of the dimension have more work (queries under a causal mask): shares in a row are not equal,
+//   but
+//           those of two pieces are, one from either end; only who deals them out so cuts it
 //   name*   of each of `name` several numbers in a row, as many as the shape says: heads side by side; or name*4: four
 //   -       a dimension that no other operand shares and that cannot be cut
 //   =name   (of an output, no dimension of its own) whole where `name` is cut: every rank makes all of it
@@ -34,6 +37,7 @@ struct LoopDim {
   std::string name;
   std::int64_t size = 1;
   bool cuttable = true;
+  bool by_halves = false;  ///< not cuttable in a row, but in shares of two pieces, one from either end
 
   friend bool operator==(const LoopDim&, const LoopDim&) = default;
 };

@@ -68,6 +68,11 @@ bool StrategyInfo::decides() const {
   return split != nullptr && split->decide != nullptr;
 }
 
+bool StrategyInfo::is_cut_on() const {
+  const SplitStrategy* split = std::get_if<SplitStrategy>(&kind);
+  return split != nullptr && split->is_cut_on;
+}
+
 std::variant<Decisions, std::string> StrategyInfo::decide(const Problem& problem, const Options& given,
                                                           const Deadline& deadline) const {
   return as<SplitStrategy>(*this).decide(problem, given, deadline);

@@ -141,6 +141,7 @@ struct SplitStrategy {
   /// How many ranks its mesh has, where there are so many devices for each rank of the passes before.
   std::uint32_t (*ranks)(const Options&, std::uint32_t devices) = nullptr;
   bool shares_micro_batches = false;                           ///< its ranks each have their own micro-batches
+  bool is_cut_on = false;                                      ///< the next pass may cut its ops along another axis
   std::vector<Pass> (*followed_by)(const Options&) = nullptr;  ///< passes that follow it by themselves
 };
 
@@ -173,6 +174,7 @@ struct StrategyInfo {
   bool transforms() const;
   std::variant<Problem, std::string> transform(const Problem&, const Options&) const;
   bool decides() const;
+  bool is_cut_on() const;
   std::variant<Decisions, std::string> decide(const Problem&, const Options&, const Deadline&) const;
   double seconds(const Options&) const;  ///< infinite: no limit
 

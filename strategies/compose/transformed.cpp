@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 
 #include "sim/io/input_error.h"
 #include "sim/model/stage_chain.h"
@@ -79,7 +80,10 @@ std::variant<Problem, Refused> behind_pass(const Problem& problem, std::span<con
     if (CannotBuild* cannot = std::get_if<CannotBuild>(&made)) {
       return Refused{pass.strategy->name, std::move(*cannot), true};
     }
-    return std::get<Problem>(std::move(made));
+    Problem& of_rank = std::get<Problem>(made);
+    const bool is_cut_on = pass.strategy->is_cut_on() && p + 1 < passes.size() && passes[p + 1].strategy->decides();
+    if (is_cut_on) of_rank.uncut = problem.uncut ? problem.uncut : std::make_shared<const Problem>(problem);
+    return std::move(of_rank);
   }
   const auto places = [](const Pass& other) { return other.strategy->family == Family::placement; };
   const auto shares_micro_batches = [](const Pass& other) { return other.strategy->shares_micro_batches(); };

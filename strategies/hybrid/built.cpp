@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -170,11 +171,51 @@ class Building {
   const Decisions& decisions_;
 };
 
+/// Of several passes about one graph: axes of later ones lie within those of earlier ones.
+std::variant<Decisions, CannotBuild> joined(std::span<const Decisions> before, const Decisions& last) {
+  Decisions all;
+  std::map<OpId, std::vector<Decisions::Share>> shares;
+  const auto add = [&](const Decisions& one) -> std::optional<CannotBuild> {
+    for (const Axis& axis : one.mesh.axes) {
+      if (axis.shares_micro_batches) return CannotBuild{std::string(cuts_first), "mesh"};
+      if (all.mesh.axis(axis.name)) {
+        return CannotBuild{fmt::format("operators are cut along an axis '{}' already", axis.name), "mesh"};
+      }
+      all.mesh.axes.push_back(axis);
+    }
+    all.paddings.insert(all.paddings.end(), one.paddings.begin(), one.paddings.end());
+    for (const Decisions::Cut& cut : one.cuts) {
+      std::vector<Decisions::Share>& of_op = shares[cut.op];
+      of_op.insert(of_op.end(), cut.shares.begin(), cut.shares.end());
+    }
+    if (one.main_gradients != MainGradients::as_parameters) all.main_gradients = one.main_gradients;
+    all.notes.insert(all.notes.end(), one.notes.begin(), one.notes.end());
+    return std::nullopt;
+  };
+  for (const Decisions& one : before) {
+    if (std::optional<CannotBuild> why = add(one)) return *std::move(why);
+  }
+  if (std::optional<CannotBuild> why = add(last)) return *std::move(why);
+  for (auto& [op, of_op] : shares) all.cuts.push_back({op, std::move(of_op)});
+  return all;
+}
+
 }  // namespace
 
 std::variant<Problem, CannotBuild> built(const Problem& problem, const Decisions& decisions) {
-  std::variant<Problem, CannotBuild> made = Building(problem, decisions).run();
-  if (Problem* of_rank = std::get_if<Problem>(&made)) of_rank->decisions.push_back(decisions);
+  std::variant<Problem, CannotBuild> made;
+  if (problem.uncut) {
+    const auto before = std::span(problem.decisions).subspan(problem.uncut->decisions.size());
+    std::variant<Decisions, CannotBuild> all = joined(before, decisions);
+    if (CannotBuild* cannot = std::get_if<CannotBuild>(&all)) return std::move(*cannot);
+    made = Building(*problem.uncut, std::get<Decisions>(all)).run();
+  } else {
+    made = Building(problem, decisions).run();
+  }
+  if (Problem* of_rank = std::get_if<Problem>(&made)) {
+    of_rank->decisions = problem.decisions;
+    of_rank->decisions.push_back(decisions);
+  }
   return made;
 }
 

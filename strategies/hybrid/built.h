@@ -15,7 +15,8 @@ struct CannotBuild {
   std::string why, key = {};
 };
 
-/// Searches are not asked: the same decisions give the same problem, whoever made them.
+/// Searches are not asked: the same decisions give the same problem, whoever made them. Where the pass before has cut
+/// operators and Problem::uncut is there, these are about that, and ops are cut by both.
 std::variant<Problem, CannotBuild> built(const Problem&, const Decisions&);
 
 /// Decisions to cut ops of the graph as the plan does.

@@ -81,15 +81,16 @@ void decide_paddings(const Graph& graph, std::int64_t ranks, Decisions& decision
 std::variant<Decisions, std::string> megatron_splits(const Problem& problem, const MegatronOptions& options,
                                                      const Deadline&) {
   if (problem.chain) return no_operators(*problem.chain);
-  if (problem.mesh) return std::string(cuts_first);
+  if (problem.mesh && !problem.uncut) return std::string(cuts_first);
+  const Graph& graph = problem.uncut ? problem.uncut->graph : problem.graph;
   const std::uint32_t ranks = tensor_ranks(options, devices_left(problem));
   SplitPlan plan{{{{"tensor", ranks, false, options.collectives}}}, {}};
-  plan.cuts.assign(problem.graph.ops.size(), {std::nullopt});
+  plan.cuts.assign(graph.ops.size(), {std::nullopt});
   const bool cuts_positions = options.sequence;
   bool cuts_blocks = false;
-  for (std::size_t o = 0; o < problem.graph.ops.size() && ranks > 1; ++o) {
-    if (problem.graph.ops[o].phase == Phase::update) continue;
-    const std::variant<OpLoop, std::string> found = loop_of(problem.graph, id_at<OpId>(o));
+  for (std::size_t o = 0; o < graph.ops.size() && ranks > 1; ++o) {
+    if (graph.ops[o].phase == Phase::update) continue;
+    const std::variant<OpLoop, std::string> found = loop_of(graph, id_at<OpId>(o));
     const OpLoop* loop = std::get_if<OpLoop>(&found);
     if (loop == nullptr) continue;
     for (const std::string_view name : within_blocks) {
@@ -102,11 +103,10 @@ std::variant<Decisions, std::string> megatron_splits(const Problem& problem, con
     }
   }
   if (ranks > 1 && !cuts_blocks) {
-    return fmt::format("no op of '{}' has a loop over heads ('a'), inner numbers ('f') or words ('v')",
-                       problem.graph.name);
+    return fmt::format("no op of '{}' has a loop over heads ('a'), inner numbers ('f') or words ('v')", graph.name);
   }
-  Decisions decisions = decisions_of(problem.graph, std::move(plan));
-  decide_paddings(problem.graph, ranks, decisions);
+  Decisions decisions = decisions_of(graph, std::move(plan));
+  decide_paddings(graph, ranks, decisions);
   decisions.main_gradients = options.main_gradients;
   return decisions;
 }

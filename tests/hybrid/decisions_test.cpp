@@ -64,7 +64,8 @@ TEST_CASE("decisions of a file give the problem that their search gave", "[hybri
   for (const std::string spec :
        {"hsm2dl", "hsm2dl(replicas=2)|greedy_recompute", "alpa(replicas=auto)", "tofu(memory=capacity)", "optcnn",
         "megatron", "megatron(tensor=2,sequence=yes,main_gradients=fp32)|zero1|1f1b", "piper", "piper|rotor",
-        "tofu|1f1b(cut=joint)", "adam8bit|hsm2dl(devices=2)|data_parallel"}) {
+        "tofu|1f1b(cut=joint)", "adam8bit|hsm2dl(devices=2)|data_parallel", "context(ranks=2)|megatron(tensor=2)|1f1b",
+        "recompute_ops|context(way=all_to_all)"}) {
     CAPTURE(spec);
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Problem problem = whole_model(), searched = transformed(problem, passes);

@@ -50,6 +50,10 @@ TEST_CASE("a loop names the dimensions of its operands", "[hybrid]") {
   CHECK(loop.reductions == std::vector<LoopReduction>{{2, 2}});
   CHECK(loop.dim("column") == 2);
   CHECK_FALSE(loop.dim("other"));
+  const OpLoop causal = loop_in("row~ inner, inner column -> row column");
+  CHECK(causal.dims.front() == LoopDim{"row", 4, false, true});
+  CHECK(loop_in("row~ inner!, inner~ column -> row! column").dims[0] == LoopDim{"row", 4, false, false});
+  CHECK(loop_in("row~ inner!, inner~ column -> row! column").dims[1] == LoopDim{"inner", 6, false, false});
   const OpLoop own = loop_in("i -, - j -> i j");
   CHECK(own.dims.size() == 4);
   CHECK_FALSE(own.dims[1].cuttable);

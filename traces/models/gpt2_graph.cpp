@@ -88,7 +88,7 @@ class Gpt2Builder : private EagerModules {
     const double half = numbers() * static_cast<double>(tokens_) * w;
     const std::string kernel =
         is_narrow() ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
-    forward(name + ".flash", {kernel, "b s! a e!, b t! a e, b t a e -> b s a e, b a s", 2 * half}, {q, k, v},
+    forward(name + ".flash", {kernel, "b s~ a e!, b t! a e, b t a e -> b s a e, b a s", 2 * half}, {q, k, v},
             {mixed, sums});
     const Products out = product(name + ".out",
                                  {.x = "b s a! e!",
@@ -106,7 +106,7 @@ class Gpt2Builder : private EagerModules {
       const TensorId dq = gradient(q), dk = gradient(k), dv = gradient(v);
       backward(name + ".flash", "",
                {kernel + "_backward",
-                "b s! a e!, b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * half},
+                "b s~ a e!, b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * half},
                {dmixed, q, k, v, mixed, sums}, {dq, dk, dv});
       const TensorId joined = tensor("gradient of " + name + ".qkv.out", TensorKind::gradient,
                                      {samples_, tokens_, 3, of_.heads, head_size_}, narrow().bytes, narrow().name);

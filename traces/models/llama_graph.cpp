@@ -127,7 +127,7 @@ LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& na
   // Two products of the pairs that see each other.
   const double half = 2 * pairs() * width;
   forward(name + ".flash",
-          {"_scaled_dot_product_flash_attention", "b s! a g e!, b t! a e, b t a e -> b s a g e, b a g s", 2 * half},
+          {"_scaled_dot_product_flash_attention", "b s~ a g e!, b t! a e, b t a e -> b s a g e, b a g s", 2 * half},
           {turned_q, turned_k, own_v.out}, {mixed, sums});
   const TensorId out_weight = parameter(name + ".out.weight", {kv, shared_by, head_size_, width_});
   const TensorId y = value(name + ".y", token_shape());
@@ -147,7 +147,7 @@ LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& na
                 dmixed_beside ? added(dmade, *dmixed_beside, name + ".out", " (sum)", "b s a g e") : dmade;
             backward(name + ".flash", "",
                      {"_scaled_dot_product_flash_attention_backward",
-                      "b s! a g e!, b s a g e, b t! a e, b t a e, b s a g e, b a g s -> b s a g e, b t a e, b t a e",
+                      "b s~ a g e!, b s a g e, b t! a e, b t a e, b s a g e, b a g s -> b s a g e, b t a e, b t a e",
                       5 * half},
                      {dmixed, turned_q, turned_k, own_v.out, mixed, sums}, {dturned_q, dturned_k, dv});
             const TensorId dq = rotated_back(own_q.out, dturned_q, name + ".q.rotary", query_loop, width),

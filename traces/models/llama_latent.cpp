@@ -67,7 +67,7 @@ LlamaBlocks::Block LlamaBlocks::latent_attention(TensorId normed, const std::str
   const TensorId sums = tensor(name + ".sums", TensorKind::activation, {samples_, heads, tokens_}, 4, "fp32");
   const double by_key = 2 * pairs() * q_numbers, by_value = 2 * pairs() * head_count * static_cast<double>(values);
   forward(name + ".flash",
-          {"_scaled_dot_product_flash_attention", "b s! a e!, b t! a e, b t a - -> b s a -, b a s", by_key + by_value},
+          {"_scaled_dot_product_flash_attention", "b s~ a e!, b t! a e, b t a - -> b s a -, b a s", by_key + by_value},
           {queries, keys, kv}, {mixed, sums});
   // The joined queries lie head by head, and so does what attention makes; the product takes a copy token by token.
   const TensorId ordered = value(name + ".clone.out", (*this)[mixed].shape);
@@ -91,7 +91,7 @@ LlamaBlocks::Block LlamaBlocks::latent_attention(TensorId normed, const std::str
         // Scores again, and the gradients of weights, of values, of queries and of keys.
         backward(name + ".flash", "",
                  {"_scaled_dot_product_flash_attention_backward",
-                  "b s! a -, b s a e!, b t! a e, b t a -, b s a -, b a s -> b s a e, b t a e, b t a -",
+                  "b s~ a -, b s a e!, b t! a e, b t a -, b s a -, b a s -> b s a e, b t a e, b t a -",
                   3 * by_key + 2 * by_value},
                  {dmixed, queries, keys, kv, mixed, sums}, {dqueries, dkeys, dvalues});
 
