@@ -89,19 +89,21 @@ std::optional<GpuKernel> product(const Graph& graph, const Op& op) {
 }
 
 /// Flops of two products, of whole squares or of causal halves, forward: 4 or 2 numbers x sequence; the backward's five
-/// products: 10 or 5.
+/// products: 10 or 5. Of a rank that has a share of the queries, as many as there are keys.
 std::optional<GpuKernel> attention(const Graph& graph, const Op& op, KernelKind kind) {
   if (op.inputs.empty() || !op.flops) return std::nullopt;
   const bool is_backward = kind == KernelKind::attention_backward;
   const std::size_t first = is_backward && op.inputs.size() > 1 ? 1 : 0;  // after the gradient: the queries
   const Tensor& query = graph[op.inputs[first]];
   if (query.shape.size() < 3) return std::nullopt;
+  const Tensor& keys = graph[op.inputs[std::min(first + 1, op.inputs.size() - 1)]];
   const double numbers = numbers_in(query), head_size = static_cast<double>(query.shape.back());
   for (const double products : is_backward ? std::array{5.0, 10.0, 4.0} : std::array{2.0, 4.0, 4.0}) {
     const double sequence = op.flops->count / (products * numbers);
-    const bool is_length = std::ranges::any_of(
-        query.shape, [&](std::int64_t length) { return std::abs(static_cast<double>(length) / sequence - 1) <= 0.01; });
-    if (!is_length) continue;
+    const auto is_length = [&](std::int64_t length) {
+      return std::abs(static_cast<double>(length) / sequence - 1) <= 0.01;
+    };
+    if (std::ranges::none_of(query.shape, is_length) && std::ranges::none_of(keys.shape, is_length)) continue;
     return GpuKernel{.kind = kind,
                      .dtype = written_dtype(graph, query),
                      .sequence = std::round(sequence),

@@ -208,6 +208,34 @@ TEST_CASE("the forward of an attention shared out by positions takes its time by
   }
 }
 
+// A table knows attentions by their sequence and heads: a rank's queries are fewer than the keys, as many as of fewer
+// heads.
+TEST_CASE("attentions of a share of the queries are timed by the table of fused attention", "[hybrid][context]") {
+  const std::string trace = "llama:layers=1,sequence=8192";
+  const auto flash = [&](std::string_view spec) {
+    const std::vector<Pass> passes = parse_spec(spec, "test");
+    auto made = make_problem(synthetic_model(trace), load_platform("h100_sxm_8:efficiency=h100_sxm"), {});
+    const Problem problem = transformed(std::get<Problem>(std::move(made)), passes);
+    std::vector<double> seconds;
+    for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
+      if (problem.graph.ops[o].name.starts_with("layer0.attention.flash")) {
+        seconds.push_back(duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep).value);
+      }
+    }
+    REQUIRE(seconds.size() == 2);
+    return seconds;
+  };
+  const std::vector<double> whole = flash("store_all");
+  for (const double n : {2.0, 4.0, 8.0}) {
+    const std::vector<double> gathered = flash("context(way=all_gather,ranks=" + std::to_string(int(n)) + ")"),
+                              exchanged = flash("context(way=all_to_all,ranks=" + std::to_string(int(n)) + ")");
+    CHECK(gathered[0] == Approx(exchanged[0]));
+    CHECK(gathered[1] == Approx(exchanged[1]));
+    CHECK(gathered[0] >= whole[0] / n);
+    CHECK(gathered[0] < 1.5 * whole[0] / n);
+  }
+}
+
 TEST_CASE("what ranks that share out positions compute is what one device computes", "[hybrid][context]") {
   const std::string models[] = {
       "transformer:layers=1,width=12,heads=6,sequence=12,batch=1,vocabulary=12,view=graph,dropout=yes",
