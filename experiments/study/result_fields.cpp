@@ -346,6 +346,12 @@ const ResultField fields[] = {
     {"candidates", list, stated, "", "",
      "of a strategy that chooses among others: `strategy`, `makespan_s` or a `reason`, `taken`",
      [](const Result& of) -> Json { return candidates_json(of); }},
+    {"configuration", object, sometimes, "the question is for no framework", "",
+     "how a framework is told to run the plan of `cluster(for=...)`: `framework`, `text`",
+     [](const Result& of) -> Json {
+       if (!of.answer || !of.answer->configuration) return nullptr;
+       return {{"framework", of.answer->configuration->framework}, {"text", of.answer->configuration->text}};
+     }},
     {"lower_bound_s", seconds, sometimes, "refused or stopped, or the strategy packs and has no schedule", "",
      "no schedule is faster that uses as many devices, leaves as much on them as `lower_bound_stays` says, and packs "
      "by no other codecs; where infeasible: of all that the strategy could have made",

@@ -49,6 +49,11 @@ struct Question {
   Transfers transfers = Transfers::link;  ///< of what is simulated; plans are made for `link`
 };
 
+/// How a framework is told to run what the answer chooses: arguments or a file, in lines.
+struct FrameworkConfiguration {
+  std::string framework, text;
+};
+
 struct Answer {
   std::optional<Bytes> budget;
   Outcome outcome = Outcome::infeasible;   ///< out_of_memory: live bytes fit, what the allocator takes does not
@@ -62,10 +67,11 @@ struct Answer {
   std::vector<ReservedPeak> reserved;  ///< by device, by the chosen allocator
   std::optional<Bytes> promised_peak;  ///< the planner's; unset for a schedule from a file
   std::optional<Seconds> promised_makespan;
-  std::optional<double> gap;                  ///< proven distance from the method's optimum, relative
-  std::string note;                           ///< the planner's: which limit ended its search, if one did
-  std::vector<Candidate> candidates;          ///< of a strategy that chooses among others
-  PredictedErrors errors = {};                ///< of gradients, where codecs are lossy
+  std::optional<double> gap;          ///< proven distance from the method's optimum, relative
+  std::string note;                   ///< the planner's: which limit ended its search, if one did
+  std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
+  PredictedErrors errors = {};        ///< of gradients, where codecs are lossy
+  std::optional<FrameworkConfiguration> configuration = {};  ///< where the question is for a framework
   std::optional<Seconds> cutting;             ///< by which its stages, each run alone, lengthen it; unset: not measured
   std::optional<Seconds> issue;               ///< of the busiest host; unset: hosts hold nothing up
   std::optional<TimeInterval> interval = {};  ///< in which the iteration lies; unset: `no_interval` says why

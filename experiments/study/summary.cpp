@@ -210,7 +210,9 @@ std::string summary(const Question& question, const Problem& problem, const Answ
     text += fmt::format("  time at least    {:>12}   at most {}\n", format_seconds(answer.interval->low),
                         format_seconds(answer.interval->high));
   }
-  return text + time_part_lines(answer) + candidate_lines(answer) + at_peak_lines(problem, answer);
+  text += time_part_lines(answer) + candidate_lines(answer);
+  if (answer.configuration) text += "for " + answer.configuration->framework + ":\n" + answer.configuration->text;
+  return text + at_peak_lines(problem, answer);
 }
 
 std::string infeasibility(const Question& question, const Answer& answer) {

@@ -21,12 +21,12 @@ std::vector<std::string> result_keys(const Json& result) {
 }
 
 /// The one answer of a strategy on the ideal machine.
-struct Asked {
+struct AskedForFields {
   Question question;
   Problem problem = problem_of(question);
   Answer made;
 
-  Asked(const char* strategy, std::optional<Bytes> budget, const AllocatorChoice& allocator = {})
+  AskedForFields(const char* strategy, std::optional<Bytes> budget, const AllocatorChoice& allocator = {})
       : question{.trace = "uniform:9",
                  .platform = "ideal",
                  .strategy = parse_pipeline(strategy, "test"),
@@ -41,7 +41,7 @@ TEST_CASE("a result has the same fields in the same order, whatever became of it
   for (const ResultField& field : result_fields()) names.emplace_back(field.name);
   CHECK(std::set<std::string>(names.begin(), names.end()).size() == names.size());
 
-  const Asked feasible("rotor", std::nullopt, usual(AllocatorKind::cuda)), infeasible("rotor", Bytes{1});
+  const AskedForFields feasible("rotor", std::nullopt, usual(AllocatorKind::cuda)), infeasible("rotor", Bytes{1});
   const Json refused =
       to_json({.question = feasible.question, .budget = {}, .outcome = Outcome::refused, .reason = "w"});
   for (const Json& result : {feasible.json(), infeasible.json(), refused}) {
@@ -61,12 +61,12 @@ TEST_CASE("a result has the same fields in the same order, whatever became of it
 }
 
 TEST_CASE("what an allocator reserves is of the device for which it reserves most", "[result]") {
-  Asked asked("rotor", std::nullopt, usual(AllocatorKind::cuda));
+  AskedForFields asked("rotor", std::nullopt, usual(AllocatorKind::cuda));
   ReservedPeak more = asked.made.reserved.front();
   more.reserved = more.reserved + Bytes{5'000'000};
   asked.made.reserved.push_back(more);
   CHECK(asked.json()["peak_reserved_bytes"] == more.reserved.count);
-  CHECK(Asked("rotor", std::nullopt).json()["peak_reserved_bytes"].is_null());
+  CHECK(AskedForFields("rotor", std::nullopt).json()["peak_reserved_bytes"].is_null());
 }
 
 TEST_CASE("a field takes values of its unit, and null where it may be null", "[result]") {
@@ -80,7 +80,7 @@ TEST_CASE("a field takes values of its unit, and null where it may be null", "[r
     const bool is_whole = field.unit == FieldUnit::index || field.unit == FieldUnit::bytes;
     CHECK(taken == (is_amount ? 3 : is_whole ? 2 : 1));
   }
-  Json record = Asked("rotor", std::nullopt).json();
+  Json record = AskedForFields("rotor", std::nullopt).json();
   record["point"] = record["case"] = 0;
   CHECK(wrong_in_record(record) == std::nullopt);
   record["bubble_fraction"] = "none";

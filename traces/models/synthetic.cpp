@@ -144,16 +144,28 @@ std::variant<Chain, Graph> synthetic_model(std::string_view reference) {
   throw InputError(located(reference, {}, "", "no such generator"));
 }
 
-std::optional<std::uint32_t> samples_of(std::string_view reference) {
+namespace {
+
+std::optional<std::uint32_t> number_in_reference(std::string_view reference, std::string_view option) {
   Settings settings;
   for (const Generator& generator : generators(settings)) {
     if (generator.name != reference_name(reference)) continue;
-    const auto batch = std::ranges::find(generator.options, samples_option, &ReferenceOption::name);
-    if (batch == generator.options.end()) return std::nullopt;
+    const auto found = std::ranges::find(generator.options, option, &ReferenceOption::name);
+    if (found == generator.options.end()) return std::nullopt;
     set_reference_options(reference, generator.options);
-    return static_cast<std::uint32_t>(parse_integer(batch->shown()).value);
+    return static_cast<std::uint32_t>(parse_integer(found->shown()).value);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> samples_of(std::string_view reference) {
+  return number_in_reference(reference, samples_option);
+}
+
+std::optional<std::uint32_t> layers_of(std::string_view reference) {
+  return number_in_reference(reference, "layers");
 }
 
 std::string with_samples(std::string_view reference, std::uint32_t samples) {

@@ -73,6 +73,9 @@ std::variant<Chain, Graph> synthetic_model(std::string_view reference);
 std::optional<std::uint32_t> samples_of(std::string_view reference);
 std::string with_samples(std::string_view reference, std::uint32_t samples);
 
+/// How many layers its model has, where it has the option `layers`.
+std::optional<std::uint32_t> layers_of(std::string_view reference);
+
 /// One line of help a generator: name, keys and defaults.
 std::vector<std::string> synthetic_help();
 

@@ -11,6 +11,7 @@
 #include "sim/io/quantity.h"
 #include "sim/model/device_classes.h"
 #include "strategies/compose/plan.h"
+#include "strategies/hybrid/cluster/framework.h"
 #include "strategies/hybrid/cluster/rank_costs.h"
 #include "strategies/list.h"
 #include "traces/models/synthetic.h"
@@ -107,6 +108,7 @@ ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, c
   extent_.in_node = devices_in_node(platform);
   extent_.has_sizes = samples.has_value();
   extent_.given_samples = samples.value_or(1);
+  extent_.layers = layers_of(question.trace).value_or(0);
   extent_.batch = question.micro_batches * extent_.given_samples;
   extent_.has_operators = std::holds_alternative<Graph>(trace.model);
   Question plainly = question;
@@ -211,6 +213,10 @@ AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trac
   answer.gap = found.gap();
   answer.note = summary_of(found, static_cast<std::uint32_t>(platform.devices.size()));
   answer.candidates = candidates_of(found);
+  if (const ClusterFramework* framework = cluster_framework(options_in(question).framework)) {
+    answer.configuration = {std::string(framework->name),
+                            framework->configuration(problems.extent(), best.point, best.sequence)};
+  }
   return {std::move(chosen), std::move(made.problem), std::move(answer)};
 }
 

@@ -18,6 +18,7 @@ class ClusterProblems {
   ClusterProblems(const Question&, const Trace&, const Platform&);
 
   ClusterQuestion question();
+  const ClusterExtent& extent() const { return extent_; }
 
   /// The question of one point.
   Question of(const ClusterPoint&, const ComposedPoint&) const;

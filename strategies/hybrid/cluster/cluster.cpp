@@ -9,6 +9,7 @@
 
 #include "strategies/api/strategy.h"
 #include "strategies/hybrid/cluster/cluster_options.h"
+#include "strategies/hybrid/cluster/framework.h"
 #include "strategies/hybrid/cluster/space.h"
 
 namespace plimsoll {
@@ -35,6 +36,10 @@ bool are_named(std::string_view text) {
   return std::ranges::all_of(words, [](std::string_view word) {
     return std::ranges::any_of(table(), [&](const auto& each) { return each.name == word; });
   });
+}
+
+bool is_framework(std::string_view text) {
+  return text == "any" || cluster_framework(text) != nullptr;
 }
 
 constexpr std::string_view numbers = "auto, or whole numbers and ranges joined by '+', such as 1+4-8";
@@ -88,6 +93,12 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
         .values = "auto, or none, core, full, rotor, greedy_recompute, offload_greedy joined by '+'",
         .help = "memory within a stage; core: recompute_ops, full: full_recompute; auto: none, core and full",
         .allowed = are_named<cluster_savers>,
+    }),
+    option_of<&ClusterOptions::framework>({
+        .name = "for",
+        .values = "any, megatron, torchtitan, deepspeed or pytorch",
+        .help = "only what this framework runs; the answer says how it is told to",
+        .allowed = is_framework,
     }),
     option_of<&ClusterOptions::limit>({
         .name = "points",

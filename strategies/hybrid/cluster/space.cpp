@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <compare>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "strategies/hybrid/cluster/framework.h"
 #include "strategies/list.h"
 
 namespace plimsoll {
@@ -58,7 +62,9 @@ class Enumeration {
         chunks_(choices_of("chunks", options.chunks)),
         samples_(choices_of("micro_batch", options.samples)),
         schedules_(named(cluster_schedules(), options.schedule)),
-        savers_(named(cluster_savers(), options.saver)) {}
+        savers_(named(cluster_savers(), options.saver)),
+        options_(options),
+        framework_(cluster_framework(options.framework)) {}
 
   ClusterSpace run() && {
     for (std::uint32_t tensor = 1; tensor <= (extent_.has_operators ? extent_.devices : 1); ++tensor) {
@@ -76,6 +82,7 @@ class Enumeration {
     }
     std::ranges::sort(space_.points);
     if (space_.points.empty()) space_.empty_because = why_empty();
+    refuse_what_is_asked_in_vain();
     return std::move(space_);
   }
 
@@ -131,9 +138,50 @@ class Enumeration {
         if (!fits || std::size_t{point.stages} * point.chunks > extent_.model_stages) continue;
         note(6);
         for (point.saver = 0; point.saver < cluster_savers().size(); ++point.saver) {
-          if (std::ranges::find(savers_, point.saver) != savers_.end()) space_.points.push_back(point);
+          if (std::ranges::find(savers_, point.saver) != savers_.end()) add(point);
         }
       }
+    }
+  }
+
+  void add(const ClusterPoint& point) {
+    const std::optional<std::string> why = framework_ ? framework_->why_not(extent_, point) : std::nullopt;
+    if (!why) {
+      space_.points.push_back(point);
+    } else {
+      refused_.emplace(Asked{point.schedule, point.saver, point.zero}, *why);
+    }
+  }
+
+  /// What words ask for.
+  struct Asked {
+    std::uint8_t schedule, saver;
+    std::uint32_t zero;
+    friend auto operator<=>(const Asked&, const Asked&) = default;
+  };
+
+  /// What words ask for though no point has it; empty: nothing.
+  std::string asked_in_vain(const Asked& asked) const {
+    const auto is_in_vain = [&](const std::string& given, auto of_point, auto value) {
+      return given != "auto" && std::ranges::find(space_.points, value, of_point) == space_.points.end();
+    };
+    if (is_in_vain(options_.schedule, &ClusterPoint::schedule, asked.schedule)) {
+      return fmt::format("schedule={}", cluster_schedules()[asked.schedule].name);
+    }
+    if (is_in_vain(options_.saver, &ClusterPoint::saver, asked.saver)) {
+      return fmt::format("saver={}", cluster_savers()[asked.saver].name);
+    }
+    return is_in_vain(options_.zero, &ClusterPoint::zero, asked.zero) ? fmt::format("z={}", asked.zero) : "";
+  }
+
+  /// Leaves none where the framework has refused what words ask for, or everything.
+  void refuse_what_is_asked_in_vain() {
+    for (const auto& [asked, why] : refused_) {
+      const std::string in_vain = asked_in_vain(asked);
+      if (in_vain.empty() && !space_.points.empty()) continue;
+      const std::string what = in_vain.empty() ? "any of these points" : in_vain;
+      space_ = {{}, fmt::format("for={}: {} cannot run {}: {}", framework_->name, framework_->title, what, why)};
+      return;
     }
   }
 
@@ -167,6 +215,9 @@ class Enumeration {
   const ClusterExtent& extent_;
   Choices tensor_, stages_, replicas_, zero_, chunks_, samples_;
   std::vector<std::uint8_t> schedules_, savers_;
+  const ClusterOptions& options_;
+  const ClusterFramework* framework_;  // null: any
+  std::map<Asked, std::string> refused_;
   ClusterSpace space_;
   std::size_t reached_ = 0;  // how many choices some point has passed
 };

@@ -61,6 +61,7 @@ struct ClusterExtent {
   bool has_updates = false;         ///< whether there are states to share out
   bool has_operators = false;       ///< whether devices may share these out
   std::size_t model_stages = 1;     ///< of the model's chain; 1: it has none
+  std::uint32_t layers = 0;         ///< of the model, where the trace is a formula that says so; else 0
 
   /// Micro-batches of each replica.
   std::uint32_t micro_batches(const ClusterPoint& point) const { return batch / (point.replicas * point.samples); }
