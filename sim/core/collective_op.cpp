@@ -1,5 +1,6 @@
 #include "sim/core/collective_op.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/core/expects.h"
@@ -30,11 +31,16 @@ Bytes exchanged_bytes(const Graph& graph, const Op& op) {
   const std::optional<OpCollective> exchange = collective_of(op);
   EXPECTS(exchange);
   const bool by_result = exchange->kind == CollectiveKind::all_gather && !op.outputs.empty();
-  Bytes sum;
-  for (const TensorId t : by_result ? op.outputs : op.inputs) {
-    if (graph[t].kind != TensorKind::optimizer_state) sum += graph[t].bytes;  // else the buffer that it goes through
-  }
-  return sum;
+  const auto sum_of = [&](const std::vector<TensorId>& tensors) {
+    Bytes sum;
+    for (const TensorId t : tensors) {
+      if (graph[t].kind != TensorKind::optimizer_state) sum += graph[t].bytes;  // else the buffer that it goes through
+    }
+    return sum;
+  };
+  // The rank that gets, or gives, more than others sets the pace of all.
+  if (exchange->kind == CollectiveKind::all_to_all) return std::max(sum_of(op.inputs), sum_of(op.outputs));
+  return sum_of(by_result ? op.outputs : op.inputs);
 }
 
 Op collective_op(std::string name, const OpCollective& made, Phase phase) {

@@ -24,7 +24,8 @@ std::optional<OpCollective> collective_of(const Op&);
 /// Whether it exchanges values beside what its device computes.
 bool runs_beside(const Op&);
 
-/// Of the whole value, as CollectiveTimes::seconds takes them: what a rank gives, of an all_gather what it ends with.
+/// Of the whole value, as CollectiveTimes::seconds takes them: what a rank gives, of an all_gather what it ends with,
+/// of an all_to_all the more of both.
 Bytes exchanged_bytes(const Graph&, const Op&);
 
 /// An op `name` of that kind; tensors and duration are the caller's.

@@ -169,6 +169,7 @@ class Sharing {
       const CollectiveKind kind =
           sharded_ == Sharded::nothing ? CollectiveKind::all_reduce : CollectiveKind::reduce_scatter;
       for (const TensorId t : parameter_gradients(graph_)) {
+        if (std::ranges::find(how_.unlike, t) != how_.unlike.end()) continue;
         sums.push_back({t, axis_.name, kind, how_.overlaps});
       }
     }

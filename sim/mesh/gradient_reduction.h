@@ -40,6 +40,7 @@ struct Together {
   Bytes bucket = {};           ///< of gradients that are summed at the end
   bool overlaps = true;        ///< whether a device goes on computing while these are summed, and parameters handed out
   bool buckets_are_copies = false;
+  std::vector<TensorId> unlike = {};  ///< gradients of parameters that each rank has others of: nobody sums them
 };
 
 /// The graph of one rank, where each rank of the axis has its own micro-batches. Shares are equal, rounded

@@ -105,9 +105,12 @@ TEST_CASE("every hybrid strategy keeps what strategies promise on 1, 2 and 4 dev
         const std::string spec = std::string(strategy->name) + behind;
         CAPTURE(spec, shape.nodes, shape.devices);
         const std::vector<Pass> passes = parse_spec(spec, "test");
-        auto made = make_problem(synthetic_model("transformer:layers=1,width=32,heads=4,sequence=16,batch=4,"
-                                                 "vocabulary=32,view=graph"),
-                                 platform, {.micro_batches = 8, .optimizer = Optimizer::momentum});
+        const char* model = strategy == &expert_strategy
+                                ? "llama:layers=1,width=32,heads=4,kv_heads=4,inner=32,sequence=16,batch=4,"
+                                  "vocabulary=32,experts=4"
+                                : "transformer:layers=1,width=32,heads=4,sequence=16,batch=4,vocabulary=32,view=graph";
+        auto made =
+            make_problem(synthetic_model(model), platform, {.micro_batches = 8, .optimizer = Optimizer::momentum});
         REQUIRE(std::holds_alternative<Problem>(made));
         const Problem problem = transformed(std::get<Problem>(std::move(made)), passes);
         const bool is_on_all = !is_pipeline && !leaves_width_open(passes);
