@@ -18,6 +18,13 @@ Trace load_model(const std::string& reference) {
   return load_trace(reference);
 }
 
+std::vector<ReferenceNumber> model_numbers(const std::string& reference) {
+  if (is_network(reference)) return network_numbers(reference);
+  if (is_synthetic(reference)) return synthetic_numbers(reference);
+  if (is_synthetic_graph(reference)) return synthetic_graph_numbers(reference);
+  return framework_numbers(reference);
+}
+
 bool is_made_by_rule(const std::string& reference) {
   return is_network(reference) || is_synthetic(reference) || is_synthetic_graph(reference) ||
          is_framework_graph(reference);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/io/reference_options.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {
@@ -11,6 +12,10 @@ namespace plimsoll {
 /// A path, the name of a shipped trace, a synthetic chain or graph such as `uniform:16`, or a network such as
 /// `mlp:layers=8`.
 Trace load_model(const std::string& reference);
+
+/// The whole numbers that a reference gives to what makes its model, such as layers; none where it names a file. Throws
+/// where it is wrong.
+std::vector<ReferenceNumber> model_numbers(const std::string& reference);
 
 /// Whether a reference makes its model by rule, instead of naming a file.
 bool is_made_by_rule(const std::string& reference);

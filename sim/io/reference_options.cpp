@@ -32,6 +32,24 @@ void set_option(std::string_view reference, std::span<const ReferenceOption> opt
   refuse(reference, key, "unknown key" + suggestion(key, std::span<const std::string_view>(known)));
 }
 
+/// What stands behind the colon, an option each.
+std::vector<std::string_view> option_texts(std::string_view reference) {
+  std::vector<std::string_view> texts;
+  std::string_view rest = reference.substr(reference_name(reference).size());
+  while (!rest.empty()) {
+    rest.remove_prefix(1);
+    texts.push_back(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(texts.back().size());
+  }
+  return texts;
+}
+
+bool is_of(const ReferenceNumber& number, std::string_view text, bool is_first) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return is_first && number.may_be_unnamed;
+  return text.substr(0, equals) == number.name;
+}
+
 }  // namespace
 
 ReferenceOption whole_option(std::string_view name, std::uint32_t& value, std::int64_t least, std::int64_t most) {
@@ -44,7 +62,7 @@ ReferenceOption whole_option(std::string_view name, std::uint32_t& value, std::i
             }
             return fmt::format("expected a whole number from {} to {}, found '{}'", least, most, text);
           },
-          [&value] { return std::to_string(value); }};
+          [&value] { return std::to_string(value); }, WholeRange{least, most}};
 }
 
 ReferenceOption word_option(std::string_view name, std::uint32_t& value, const std::vector<std::string_view>& words) {
@@ -70,6 +88,37 @@ void set_reference_options(std::string_view reference, std::span<const Reference
     set_option(reference, options, rest.substr(0, comma), is_first);
     rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
   }
+}
+
+std::vector<ReferenceNumber> numbers_in(std::string_view reference, std::span<const ReferenceOption> options) {
+  std::vector<ReferenceNumber> numbers;
+  for (const ReferenceOption& option : options) {
+    if (!option.range) continue;
+    const Parsed<std::int64_t> by_default = parse_integer(option.shown());
+    numbers.push_back({std::string(option.name), by_default.fine() ? by_default.value : 0, *option.range,
+                       &option == &options.front()});
+  }
+  set_reference_options(reference, options);
+  const std::vector<std::string_view> texts = option_texts(reference);
+  for (ReferenceNumber& number : numbers) {
+    for (const std::string_view& text : texts) {
+      if (!text.empty() && is_of(number, text, &text == &texts.front())) {
+        number.value = parse_integer(text.substr(text.find('=') + 1)).value;  // the whole text where there is no '='
+      }
+    }
+  }
+  return numbers;
+}
+
+std::string with_number(std::string_view reference, const ReferenceNumber& number, std::int64_t value) {
+  const std::string name(reference_name(reference));
+  std::string made = name;
+  const std::vector<std::string_view> texts = option_texts(reference);
+  for (const std::string_view& text : texts) {
+    if (text.empty() || is_of(number, text, &text == &texts.front())) continue;
+    made += fmt::format("{}{}", made == name ? ":" : ",", text);
+  }
+  return made + fmt::format("{}{}={}", made == name ? ":" : ",", number.name, value);
 }
 
 std::string reference_help(std::string_view name, std::span<const ReferenceOption> options) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,11 +13,25 @@
 
 namespace plimsoll {
 
+/// What a whole number may be.
+struct WholeRange {
+  std::int64_t least = 1, most = 1;
+};
+
 /// One option: how it is read into the value it refers to, and what that value is now.
 struct ReferenceOption {
   std::string_view name;
   std::function<std::string(std::string_view)> set;  ///< returns a complaint, or nothing
   std::function<std::string()> shown;
+  std::optional<WholeRange> range = {};  ///< of a whole number
+};
+
+/// A whole number of a reference.
+struct ReferenceNumber {
+  std::string name;
+  std::int64_t value = 0;  ///< as given, else the default; 0: whoever makes the model chooses
+  WholeRange range = {};
+  bool may_be_unnamed = false;  ///< the first option
 };
 
 /// A whole number from `least` to `most`.
@@ -43,6 +58,12 @@ std::string_view reference_name(std::string_view reference);
 /// Sets what stands behind the colon: `key=value,...`; the first option may be given without its name. Throws where it
 /// is wrong.
 void set_reference_options(std::string_view reference, std::span<const ReferenceOption> options);
+
+/// The whole numbers among the options. Throws where the reference is wrong.
+std::vector<ReferenceNumber> numbers_in(std::string_view reference, std::span<const ReferenceOption> options);
+
+/// The reference with another value of one of its numbers.
+std::string with_number(std::string_view reference, const ReferenceNumber&, std::int64_t value);
 
 /// `name:key=default,...`
 std::string reference_help(std::string_view name, std::span<const ReferenceOption> options);

@@ -178,6 +178,12 @@ Graph framework_graph(std::string_view reference) {
   throw InputError(located(reference, {}, "", "no such model"));
 }
 
+std::vector<ReferenceNumber> framework_numbers(std::string_view reference) {
+  if (!is_framework_graph(reference)) return {};
+  ImageOptions options;
+  return numbers_in(reference, options_of(options));
+}
+
 std::vector<std::string> framework_help() {
   std::vector<std::string> lines;
   for (const std::string_view name : all_models()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/core/graph.h"
+#include "sim/io/reference_options.h"
 
 namespace plimsoll {
 
@@ -15,6 +16,9 @@ bool is_framework_graph(std::string_view reference);
 
 /// The graph of a reference such as `resnet18:batch=256`; throws where it is wrong.
 Graph framework_graph(std::string_view reference);
+
+/// The whole numbers of such a reference; throws where it is wrong. None of any other.
+std::vector<ReferenceNumber> framework_numbers(std::string_view reference);
 
 /// One line of help a model: name, keys and defaults.
 std::vector<std::string> framework_help();

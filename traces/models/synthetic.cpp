@@ -147,15 +147,10 @@ std::variant<Chain, Graph> synthetic_model(std::string_view reference) {
 namespace {
 
 std::optional<std::uint32_t> number_in_reference(std::string_view reference, std::string_view option) {
-  Settings settings;
-  for (const Generator& generator : generators(settings)) {
-    if (generator.name != reference_name(reference)) continue;
-    const auto found = std::ranges::find(generator.options, option, &ReferenceOption::name);
-    if (found == generator.options.end()) return std::nullopt;
-    set_reference_options(reference, generator.options);
-    return static_cast<std::uint32_t>(parse_integer(found->shown()).value);
-  }
-  return std::nullopt;
+  const std::vector<ReferenceNumber> numbers = synthetic_numbers(reference);
+  const auto found = std::ranges::find(numbers, option, &ReferenceNumber::name);
+  if (found == numbers.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(found->value);
 }
 
 }  // namespace
@@ -169,17 +164,15 @@ std::optional<std::uint32_t> layers_of(std::string_view reference) {
 }
 
 std::string with_samples(std::string_view reference, std::uint32_t samples) {
-  const std::string_view name = reference_name(reference);
-  std::string made(name);
-  std::string_view rest = reference.substr(name.size());
-  while (!rest.empty()) {
-    rest.remove_prefix(1);
-    const std::string_view option = rest.substr(0, rest.find(','));
-    const bool is_samples = option.substr(0, option.find('=')) == samples_option;
-    if (!option.empty() && !is_samples) made += fmt::format("{}{}", made == name ? ":" : ",", option);
-    rest.remove_prefix(option.size());
+  return with_number(reference, {.name = std::string(samples_option)}, samples);
+}
+
+std::vector<ReferenceNumber> synthetic_numbers(std::string_view reference) {
+  Settings settings;
+  for (const Generator& generator : generators(settings)) {
+    if (generator.name == reference_name(reference)) return numbers_in(reference, generator.options);
   }
-  return made + fmt::format("{}{}={}", made == name ? ":" : ",", samples_option, samples);
+  return {};
 }
 
 std::vector<std::string> synthetic_help() {

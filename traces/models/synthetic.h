@@ -13,6 +13,7 @@
 
 #include "sim/core/chain.h"
 #include "sim/core/graph.h"
+#include "sim/io/reference_options.h"
 
 namespace plimsoll {
 
@@ -75,6 +76,9 @@ std::string with_samples(std::string_view reference, std::uint32_t samples);
 
 /// How many layers its model has, where it has the option `layers`.
 std::optional<std::uint32_t> layers_of(std::string_view reference);
+
+/// The whole numbers of such a reference; throws where it is wrong. None of any other.
+std::vector<ReferenceNumber> synthetic_numbers(std::string_view reference);
 
 /// One line of help a generator: name, keys and defaults.
 std::vector<std::string> synthetic_help();

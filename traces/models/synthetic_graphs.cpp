@@ -166,6 +166,14 @@ Graph synthetic_graph(std::string_view reference) {
   return graph;
 }
 
+std::vector<ReferenceNumber> synthetic_graph_numbers(std::string_view reference) {
+  for (const PublishedNetwork& network : published_networks) {
+    NetworkOptions options;
+    if (network.name == reference_name(reference)) return numbers_in(reference, options_of(network, options));
+  }
+  return {};
+}
+
 std::vector<std::string> synthetic_graph_help() {
   std::vector<std::string> lines;
   for (const PublishedNetwork& network : published_networks) {

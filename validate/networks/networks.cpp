@@ -156,6 +156,14 @@ std::optional<std::string> network_reference(const Source& source) {
   return found->second;
 }
 
+std::vector<ReferenceNumber> network_numbers(std::string_view reference) {
+  Settings settings;
+  for (const NamedBuilder& builder : builders(settings)) {
+    if (builder.name == reference_name(reference)) return numbers_in(reference, builder.options);
+  }
+  return {};
+}
+
 std::vector<std::string> network_help() {
   Settings settings;
   std::vector<std::string> lines;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/core/schedule.h"
+#include "sim/io/reference_options.h"
 #include "validate/networks/network.h"
 
 namespace plimsoll {
@@ -40,6 +41,9 @@ KernelSet kernels_of(std::string_view reference);
 
 /// The reference that a trace's source names, if it is a network's.
 std::optional<std::string> network_reference(const Source&);
+
+/// The whole numbers of a reference; throws where it is wrong. None where it means no network.
+std::vector<ReferenceNumber> network_numbers(std::string_view reference);
 
 /// One line of help a network: name, keys and defaults.
 std::vector<std::string> network_help();
