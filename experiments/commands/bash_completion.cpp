@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "experiments/commands/commands.h"
+#include "experiments/load/load_line.h"
 #include "platforms/platform_file.h"
 #include "sim/io/one_of.h"
 #include "strategies/list.h"
@@ -39,6 +40,7 @@ std::string values_of(const CLI::Option& option) {
   if (name == "states") return joined_names<States>();
   if (name == "update-kernels") return joined_names<UpdateKernels>();
   if (name == "gradients") return joined_names<Gradients>();
+  if (name == "vary") return joined_names<Varied>();
   const std::string type = option.get_type_name();
   if (const std::size_t set = type.find('{'); set != std::string::npos) {  // TEXT:{cpu,cuda}
     std::string words = type.substr(set + 1, type.find('}') - set - 1);

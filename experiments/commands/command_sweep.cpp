@@ -1,14 +1,12 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iostream>
 #include <memory>
-#include <thread>
 
 #include "experiments/commands/commands.h"
+#include "experiments/study/understood.h"
 #include "experiments/sweep/sweep.h"
 #include "sim/io/input_error.h"
-#include "sim/io/quantity.h"
 
 namespace plimsoll {
 namespace {
@@ -18,25 +16,13 @@ struct SweepArguments {
   bool resume = false, dry_run = false;
 };
 
-std::uint32_t whole_number(std::string_view option, std::string_view word, std::int64_t least, std::int64_t most) {
-  const Parsed<std::int64_t> number = parse_integer(word);
-  if (!number.fine() || number.value < least || number.value > most) {
-    throw InputError(fmt::format("{}: expected a whole number from {} to {}, found '{}'", option, least, most, word));
-  }
-  return static_cast<std::uint32_t>(number.value);
-}
-
 Shard shard_of(const std::string& word) {
   constexpr std::int64_t most = 100'000;
   const std::size_t slash = word.find('/');
   if (slash == std::string::npos) throw InputError("--shard: expected k/n such as 2/8, found '" + word + "'");
-  const std::uint32_t n = whole_number("--shard", std::string_view(word).substr(slash + 1), 1, most);
-  return {.k = whole_number("--shard", std::string_view(word).substr(0, slash), 1, n), .n = n};
-}
-
-std::size_t jobs_of(const std::string& word) {
-  const std::uint32_t jobs = whole_number("-j", word, 0, 4096);
-  return jobs == 0 ? std::max(1U, std::thread::hardware_concurrency()) : jobs;
+  const std::int64_t n = understood_whole("--shard", std::string_view(word).substr(slash + 1), 1, most);
+  const auto k = understood_whole("--shard", std::string_view(word).substr(0, slash), 1, n);
+  return {.k = static_cast<std::uint32_t>(k), .n = static_cast<std::uint32_t>(n)};
 }
 
 }  // namespace

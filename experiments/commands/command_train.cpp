@@ -34,14 +34,6 @@ struct TrainArguments {
   bool json = false;
 };
 
-std::int64_t whole(std::string_view option, const std::string& word, std::int64_t least, std::int64_t most) {
-  const Parsed<std::int64_t> number = parse_integer(word);
-  if (!number.fine() || number.value < least || number.value > most) {
-    throw InputError(fmt::format("{}: expected a whole number from {} to {}, found '{}'", option, least, most, word));
-  }
-  return number.value;
-}
-
 float rate_of(const TrainArguments& arguments, Optimizer optimizer) {
   if (arguments.rate.empty()) return optimizer == Optimizer::adam ? 0.001F : 0.01F;
   const Parsed<double> rate = parse_number(arguments.rate);
@@ -55,11 +47,11 @@ float rate_of(const TrainArguments& arguments, Optimizer optimizer) {
 TrainingSettings settings_of(const TrainArguments& arguments, Optimizer optimizer) {
   constexpr std::int64_t most = 10'000'000;
   TrainingSettings settings;
-  settings.steps = whole("--steps", arguments.steps, 1, most);
+  settings.steps = understood_whole("--steps", arguments.steps, 1, most);
   settings.every = arguments.every.empty() ? std::max<std::int64_t>(1, settings.steps / 10)
-                                           : whole("--every", arguments.every, 1, most);
+                                           : understood_whole("--every", arguments.every, 1, most);
   settings.rate = rate_of(arguments, optimizer);
-  settings.seed = static_cast<std::uint64_t>(whole("--seed", arguments.seed, 0, 4'294'967'295));
+  settings.seed = static_cast<std::uint64_t>(understood_whole("--seed", arguments.seed, 0, 4'294'967'295));
   settings.rounding = understood<Rounding>("--rounding", arguments.rounding);
   return settings;
 }

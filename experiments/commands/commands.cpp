@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
+#include <thread>
 
 #include "experiments/study/allocator_spec.h"
 #include "experiments/study/planning_watch.h"
@@ -146,6 +148,12 @@ Question question_of(const QuestionArguments& words, Asks asks) {
   }
   question.memory = budget_of(words.memory);
   return question;
+}
+
+std::size_t jobs_of(const std::string& word) {
+  constexpr std::int64_t most = 4096;
+  const std::int64_t jobs = understood_whole("-j", word, 0, most);
+  return jobs == 0 ? std::max(1U, std::thread::hardware_concurrency()) : static_cast<std::size_t>(jobs);
 }
 
 void report_violations(const std::string& file, std::span<const Violation> violations) {

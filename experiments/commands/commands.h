@@ -17,6 +17,7 @@ void add_plan_command(CLI::App&, int& exit_code, const std::string& command_line
 void add_check_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_verify_command(CLI::App&, int& exit_code);
 void add_bounds_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_load_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_list_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_describe_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_export_command(CLI::App&, int& exit_code);
@@ -51,6 +52,9 @@ void add_schedule_option(CLI::App&, std::string& schedule, const std::string& he
 
 /// Throws InputError where a word is not understood. A strategy may be left out where only a problem is asked about.
 Question question_of(const QuestionArguments&, Asks);
+
+/// --jobs: 0 is one for each core.
+std::size_t jobs_of(const std::string& word);
 
 /// check --policy.
 struct PolicyArguments {
