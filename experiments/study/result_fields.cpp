@@ -346,6 +346,22 @@ const ResultField fields[] = {
     {"candidates", list, stated, "", "",
      "of a strategy that chooses among others: `strategy`, `makespan_s` or a `reason`, `taken`",
      [](const Result& of) -> Json { return candidates_json(of); }},
+    {"prices", list, stated, "", "",
+     "of `cluster(prices=yes)`: what would be chosen if one thing were otherwise: `change`, `strategy` (null: nothing "
+     "fits or is left), `samples` of a micro-batch, `makespan_s`, `proven`",
+     [](const Result& of) -> Json {
+       Json prices = Json::array();
+       if (!of.answer) return prices;
+       for (const ChangedChoice& each : of.answer->prices) {
+         const bool is_found = !each.strategy.empty();
+         prices.push_back({{"change", each.change},
+                           {"strategy", text_field(each.strategy)},
+                           {"samples", is_found ? Json(each.samples) : Json(nullptr)},
+                           {"makespan_s", is_found ? Json(each.makespan.value) : Json(nullptr)},
+                           {"proven", each.is_proven}});
+       }
+       return prices;
+     }},
     {"configuration", object, sometimes, "the question is for no framework", "",
      "how a framework is told to run the plan of `cluster(for=...)`: `framework`, `text`",
      [](const Result& of) -> Json {

@@ -54,6 +54,15 @@ struct FrameworkConfiguration {
   std::string framework, text;
 };
 
+/// What would be chosen if one thing were otherwise.
+struct ChangedChoice {
+  std::string change;    ///< in words
+  std::string strategy;  ///< empty: nothing fits, or nothing is left to choose
+  std::uint32_t samples = 1;
+  Seconds makespan;
+  bool is_proven = false;  ///< the best of its space
+};
+
 struct Answer {
   std::optional<Bytes> budget;
   Outcome outcome = Outcome::infeasible;   ///< out_of_memory: live bytes fit, what the allocator takes does not
@@ -67,10 +76,11 @@ struct Answer {
   std::vector<ReservedPeak> reserved;  ///< by device, by the chosen allocator
   std::optional<Bytes> promised_peak;  ///< the planner's; unset for a schedule from a file
   std::optional<Seconds> promised_makespan;
-  std::optional<double> gap;          ///< proven distance from the method's optimum, relative
-  std::string note;                   ///< the planner's: which limit ended its search, if one did
-  std::vector<Candidate> candidates;  ///< of a strategy that chooses among others
-  PredictedErrors errors = {};        ///< of gradients, where codecs are lossy
+  std::optional<double> gap;               ///< proven distance from the method's optimum, relative
+  std::string note;                        ///< the planner's: which limit ended its search, if one did
+  std::vector<Candidate> candidates;       ///< of a strategy that chooses among others
+  PredictedErrors errors = {};             ///< of gradients, where codecs are lossy
+  std::vector<ChangedChoice> prices = {};  ///< where the question asks for them
   std::optional<FrameworkConfiguration> configuration = {};  ///< where the question is for a framework
   std::optional<Seconds> cutting;             ///< by which its stages, each run alone, lengthen it; unset: not measured
   std::optional<Seconds> issue;               ///< of the busiest host; unset: hosts hold nothing up

@@ -120,6 +120,22 @@ std::string time_part_lines(const Answer& answer) {
   return lines;
 }
 
+/// What would be chosen if one thing were otherwise, with how much longer that takes.
+std::string price_lines(const Answer& answer) {
+  std::string lines = answer.prices.empty() ? "" : "if one thing were otherwise:\n";
+  for (const ChangedChoice& each : answer.prices) {
+    if (each.strategy.empty()) {
+      lines += fmt::format("  {:<24}  nothing fits\n", each.change);
+      continue;
+    }
+    const double more = in_percent(each.makespan / answer.metrics->makespan - 1, 1);
+    lines +=
+        fmt::format("  {:<24}{:>12}{:>+9.1f} %  {}, {} a micro-batch{}\n", each.change, format_seconds(each.makespan),
+                    more, each.strategy, each.samples, each.is_proven ? "" : ", not proven");
+  }
+  return lines;
+}
+
 /// By which figures times were found, where the first device has efficiencies.
 std::string timing_line(const Problem& problem) {
   const Device& device = problem.platform.devices.front();
@@ -210,7 +226,7 @@ std::string summary(const Question& question, const Problem& problem, const Answ
     text += fmt::format("  time at least    {:>12}   at most {}\n", format_seconds(answer.interval->low),
                         format_seconds(answer.interval->high));
   }
-  text += time_part_lines(answer) + candidate_lines(answer);
+  text += time_part_lines(answer) + candidate_lines(answer) + price_lines(answer);
   if (answer.configuration) text += "for " + answer.configuration->framework + ":\n" + answer.configuration->text;
   return text + at_peak_lines(problem, answer);
 }

@@ -105,6 +105,7 @@ ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, c
   refuse_unlike_devices(platform);
   const std::optional<std::uint32_t> samples = samples_of(question.trace);
   extent_.devices = static_cast<std::uint32_t>(platform.devices.size());
+  extent_.usual_devices = extent_.devices;
   extent_.in_node = devices_in_node(platform);
   extent_.has_sizes = samples.has_value();
   extent_.given_samples = samples.value_or(1);
@@ -120,6 +121,11 @@ ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, c
   const std::variant<RankCosts, std::string> costs = rank_costs(given.problem);
   if (const RankCosts* known = std::get_if<RankCosts>(&costs)) extent_.model_stages = known->stages.size();
   bases_.emplace(extent_.given_samples, std::move(given.problem));
+}
+
+void ClusterProblems::count_as(const ClusterExtent& other) {
+  extent_.in_node = other.in_node;
+  extent_.usual_devices = other.usual_devices;
 }
 
 ClusterQuestion ClusterProblems::question() {
@@ -213,6 +219,7 @@ AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trac
   answer.gap = found.gap();
   answer.note = summary_of(found, static_cast<std::uint32_t>(platform.devices.size()));
   answer.candidates = candidates_of(found);
+  if (options_in(question).prices) answer.prices = cluster_prices(question, trace, platform, problems, found);
   if (const ClusterFramework* framework = cluster_framework(options_in(question).framework)) {
     answer.configuration = {std::string(framework->name),
                             framework->configuration(problems.extent(), best.point, best.sequence)};

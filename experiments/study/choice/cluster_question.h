@@ -2,6 +2,7 @@
 // The strategy `cluster`: a question about a whole cluster becomes that of the fastest pass pipeline and micro-batch.
 
 #include <optional>
+#include <vector>
 
 #include "experiments/study/choice/several_devices.h"
 #include "strategies/hybrid/cluster/search.h"
@@ -19,6 +20,12 @@ class ClusterProblems {
 
   ClusterQuestion question();
   const ClusterExtent& extent() const { return extent_; }
+  std::optional<Bytes> budget() const { return budget_; }
+
+  /// As a part of a larger cluster or with more than a smaller one, of whose numbers auto takes the divisors.
+  void count_as(const ClusterExtent& other);
+  /// Uses no more of them.
+  void leave_idle(std::uint32_t devices_used) { extent_.devices = devices_used; }
 
   /// The question of one point.
   Question of(const ClusterPoint&, const ComposedPoint&) const;
@@ -36,6 +43,15 @@ class ClusterProblems {
   std::optional<Bytes> budget_;
   std::map<std::uint32_t, Problem> bases_;  // by samples of a micro-batch: without transforms
 };
+
+/// What would be chosen if one thing were otherwise. Each is a search of its own with the question's limit of points,
+/// which begins with the point that was found.
+///  - 1 GB more on each device, where memory is limited; twice the bandwidth of each kind of links; a device more or
+///    fewer, where auto takes numbers of devices as before.
+///  - Of the same space what is left without schedules that split backwards, tensor parallelism, pipelines, or savers:
+///    as far as the answer uses these.
+std::vector<ChangedChoice> cluster_prices(const Question&, const Trace&, const Platform&, ClusterProblems&,
+                                          const ClusterAnswer& found);
 
 /// The answer to a question that asks `cluster`: that of the best point, whose trace, micro-batches and strategy the
 /// answered question has. Its candidates are the best that were simulated.

@@ -105,6 +105,13 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
         .least = 1,
         .most = 1e6,
         .help = "how many points are simulated at most; where more may be faster, the answer says how much at most",
+    }),
+    option_of<&ClusterOptions::prices>({
+        .name = "prices",
+        .words = "no yes",
+        .values = "yes or no",
+        .help = "also what would be chosen with more memory, faster links, a device more or fewer, and without some "
+                "ways; each is a search more",
     }));
 
 std::variant<Problem, std::string> asked_alone(const Problem&, const Options&) {

@@ -14,6 +14,7 @@ struct ClusterOptions {
   std::string schedule = "auto", chunks = "auto", samples = "auto", saver = "auto";
   std::string framework = "any";
   std::uint32_t limit = 400;
+  bool prices = false;
 };
 
 /// Whole numbers and ranges joined by '+', such as 1+4-8, ascending; nothing where the text is something else. `auto`

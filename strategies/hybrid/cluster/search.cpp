@@ -168,7 +168,8 @@ class ClusterSearch {
     answer_.rows.push_back(std::move(row));
   }
 
-  /// Of each number of stages the first that leaves room for what the bound on memory does not see.
+  /// The question's own, and of each number of stages the first that leaves room for what the bound on memory does not
+  /// see.
   std::vector<std::size_t> seeds() const {
     constexpr double full = 0.8;
     std::map<std::uint32_t, std::size_t> found;
@@ -178,6 +179,9 @@ class ClusterSearch {
       if (has_room) found.try_emplace(answer_.rows[r].point.stages, r);
     }
     std::vector<std::size_t> rows;
+    const auto first = std::ranges::find_if(
+        answer_.rows, [&](const ClusterRow& row) { return question_.first && row.point == *question_.first; });
+    if (first != answer_.rows.end()) rows.push_back(static_cast<std::size_t>(first - answer_.rows.begin()));
     for (const auto& [stages, r] : found) rows.push_back(r);
     return rows;
   }

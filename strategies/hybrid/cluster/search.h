@@ -35,6 +35,7 @@ struct ClusterQuestion {
   std::optional<Bytes> budget;  ///< of each device
   RankProblemOf rank_problem;
   OutcomeOf outcome;
+  std::optional<ClusterPoint> first = {};  ///< to simulate, of the space: likely one of the fastest
 };
 
 struct ClusterRow {

@@ -74,7 +74,7 @@ class Enumeration {
       const std::size_t in_a_row = std::min<std::size_t>(extent_.devices / tensor, extent_.model_stages);
       const auto most = static_cast<std::uint32_t>(in_a_row);
       for (std::uint32_t stages = 1; stages <= most; ++stages) {
-        const bool is_usual_row = extent_.devices <= few_devices || extent_.devices / tensor % stages == 0;
+        const bool is_usual_row = extent_.usual_devices <= few_devices || extent_.usual_devices / tensor % stages == 0;
         if (stages_.values.empty() ? !is_usual_row : !stages_.allows(stages)) continue;
         note(2);
         add_sizes(tensor, stages);

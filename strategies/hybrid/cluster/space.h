@@ -55,6 +55,7 @@ struct ClusterPoint {
 /// What the numbers of a point come from.
 struct ClusterExtent {
   std::uint32_t devices = 1, in_node = 1;
+  std::uint32_t usual_devices = 1;  ///< divisors of which auto takes as stages, where there are many
   std::uint32_t batch = 1;          ///< samples of an iteration, all replicas together
   std::uint32_t given_samples = 1;  ///< of a micro-batch of the trace
   bool has_sizes = false;           ///< whether a micro-batch may have another number of samples
