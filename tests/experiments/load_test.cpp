@@ -331,6 +331,25 @@ TEST_CASE("load names the least memory where nothing fits, and that no iteration
   CHECK(slow.out.find("on v100_pcie (times re-scaled) within 50.00 MB") != std::string::npos);
 }
 
+TEST_CASE("strategies that are asked where none is named exist, and treat the model and the platform", "[load]") {
+  for (const std::uint32_t devices : {1U, 2U}) {
+    const Platform platform = parse_platform(load_platform_text(devices), "machine.yaml");
+    for (const std::string view : {"chain", "graph"}) {
+      const std::string model = "transformer:layers=2,width=64,heads=8,sequence=32,vocabulary=96,batch=2,view=" + view;
+      const LoadCase of{
+          model,  Varied::batch, {1, 2, 1}, Bytes{1'000'000'000}, default_load_strategies(load_model(model), platform),
+          devices};
+      CHECK(of.strategies.size() >= 5);
+      const LoadQuestion question = load_question_of(of);
+      for (std::size_t s = 0; s < of.strategies.size(); ++s) {
+        const LoadPoint point = load_point(question, platform, s, 2);
+        CAPTURE(devices, view, of.strategies[s], point.reason);
+        CHECK(point.outcome == Outcome::feasible);
+      }
+    }
+  }
+}
+
 TEST_CASE("numbers of a reference are read and replaced, also where the first one has no name", "[load]") {
   const auto value_of = [](const std::string& reference, std::string_view name) -> std::int64_t {
     for (const ReferenceNumber& number : model_numbers(reference)) {
