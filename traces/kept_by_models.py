@@ -27,6 +27,29 @@ def gpt2(layers):
         **SIZES, n_embd=64, n_head=8, n_layer=layers, n_positions=TOKENS, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
 
 
+def bert(layers):
+    return transformers.BertForMaskedLM(transformers.BertConfig(
+        vocab_size=96, hidden_size=64, num_hidden_layers=layers, num_attention_heads=8, intermediate_size=160,
+        max_position_embeddings=TOKENS, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="sdpa"))
+
+
+def vit(layers):
+    """Of images of 32 by 32 in 16 patches, and a class token: 17 positions."""
+    model = transformers.ViTForImageClassification(transformers.ViTConfig(
+        hidden_size=64, num_hidden_layers=layers, num_attention_heads=8, intermediate_size=160, image_size=32, patch_size=8,
+        num_labels=10, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="sdpa"))
+
+    class OfImages(torch.nn.Module):
+        def to(self, dtype):
+            self.model, self.images = model.to(dtype), torch.randn(SAMPLES, 3, 32, 32, dtype=dtype)
+            return self
+
+        def forward(self, input_ids, labels):
+            return self.model(pixel_values=self.images, labels=labels[:, 0] % 10)
+
+    return OfImages()
+
+
 def mistral(layers):
     """With a window of 8 tokens, for which a CPU keeps a mask."""
     return transformers.MistralForCausalLM(transformers.MistralConfig(**DECODER, num_hidden_layers=layers, sliding_window=8))
@@ -69,7 +92,12 @@ def lora_of_llama(layers):
 
 
 def print_parameters():
-    wanted = ((transformers.MixtralForCausalLM, transformers.MixtralConfig(tie_word_embeddings=False)),
+    large = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+    wanted = ((transformers.BertForMaskedLM, transformers.BertConfig()),
+              (transformers.BertForSequenceClassification, transformers.BertConfig(**large)),
+              (transformers.ViTForImageClassification, transformers.ViTConfig(num_labels=1000)),
+              (transformers.ViTForImageClassification, transformers.ViTConfig(num_labels=1000, **large)),
+              (transformers.MixtralForCausalLM, transformers.MixtralConfig(tie_word_embeddings=False)),
               (transformers.DeepseekV3ForCausalLM, transformers.DeepseekV3Config(tie_word_embeddings=False)))
     for model, config in wanted:
         with torch.device("meta"):
@@ -114,7 +142,7 @@ def print_moved(dtype):
 
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
-    for model in (gpt2, mistral, mixtral, deepseek_v3, deepseek_v3_experts, lora_of_llama):
+    for model in (gpt2, bert, vit, mistral, mixtral, deepseek_v3, deepseek_v3_experts, lora_of_llama):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")

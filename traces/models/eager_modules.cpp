@@ -163,36 +163,42 @@ TensorId EagerModules::both_ways(TensorId through, TensorId past, const std::str
   return sum;
 }
 
-void EagerModules::language_loss(TensorId logits, bool keeps_to_the_end) {
-  const Shape shape = (*this)[logits].shape, by_token{shape[0], shape[1]};
+void EagerModules::loss_of_rows(TensorId logits, const std::string& rows, const Type& computed, bool keeps_to_the_end) {
+  const Shape shape = (*this)[logits].shape, by_row(shape.begin(), shape.end() - 1);
   const double each = numbers_of((*this)[logits]);
+  const auto width = static_cast<double>(computed.bytes), given_width = static_cast<double>(type_of(logits).bytes);
+  const bool is_converted = !(type_of(logits) == computed);
+  const std::string words = rows + " v";
   if (keeps_to_the_end) kept_logits_ = logits;
-  TensorId wide = logits;
-  if (is_narrow()) {
-    wide = made_value("logits in fp32", shape, fp32_);
-    forward("to fp32", {"to", "b s v -> b s v"}, {logits}, {wide});
+  TensorId read = logits;
+  if (is_converted) {
+    read = made_value("logits in " + computed.name, shape, computed);
+    forward("to " + computed.name, {"to", words + " -> " + words}, {logits}, {read});
   }
-  const TensorId labels = tensor("labels", TensorKind::input, by_token, 8, "int64");
-  const TensorId losses = made_value("losses", by_token, fp32_), logs = made_value("log-probabilities", shape, fp32_);
-  // Ranks that share out the vocabulary exchange the maximum, the sum and the label's logit of each token.
-  forward("loss", {"cross_entropy", "b s v, b s -> b s, b s v", 5 * each, "v 3"}, {wide, labels}, {losses, logs});
+  const TensorId labels = tensor("labels", TensorKind::input, by_row, 8, "int64");
+  const TensorId losses = made_value("losses", by_row, computed),
+                 logs = made_value("log-probabilities", shape, computed);
+  // Ranks that share out the vocabulary exchange the maximum, the sum and the label's logit of each row.
+  forward("loss", {"cross_entropy", words + ", " + rows + " -> " + rows + ", " + words, 5 * each, "v 3"},
+          {read, labels}, {losses, logs});
   end_stage([=, this](TensorId) {
-    const TensorId d = gradient(wide);
-    // Of the label's entry a gradient in fp32 of all entries is made first.
-    const TensorId picked = tensor("gradient of log-probabilities", TensorKind::gradient, shape, 4, "fp32");
-    backward("loss", " (label)", {"nll_loss", "b s -> b s v"}, {labels}, {picked});
-    // Logits in fp32 are those that the caller keeps.
+    const TensorId d = gradient(read);
+    // Of the label's entry a gradient of all entries is made first.
+    const TensorId picked =
+        tensor("gradient of log-probabilities", TensorKind::gradient, shape, computed.bytes, computed.name);
+    backward("loss", " (label)", {"nll_loss", rows + " -> " + words}, {labels}, {picked});
+    // Logits of the type are those that the caller keeps.
     Ids inputs{logs, picked};
-    if (!is_narrow()) inputs.push_back(logits);
+    if (!is_converted) inputs.push_back(logits);
+    const std::string two = words + ", " + words, of_both = two + (is_converted ? "" : ", " + words);
     backward("loss", "",
-             {.kind = "cross_entropy",
-              .loop = is_narrow() ? "b s v, b s v -> b s v" : "b s v, b s v, b s v -> b s v",
-              .flops = 3 * each,
-              .moved = 12 * each},
+             {.kind = "cross_entropy", .loop = of_both + " -> " + words, .flops = 3 * each, .moved = 3 * width * each},
              std::move(inputs), {d});
-    if (!is_narrow()) return d;
+    if (!is_converted) return d;
     const TensorId narrow = gradient(logits);
-    backward("to fp32", "", {.kind = "to", .loop = "b s v, b s v -> b s v", .moved = 6 * each}, {d, logits}, {narrow});
+    backward("to " + computed.name, "",
+             {.kind = "to", .loop = two + " -> " + words, .moved = (width + given_width) * each}, {d, logits},
+             {narrow});
     return narrow;
   });
 }
@@ -206,7 +212,7 @@ void EagerModules::token_table_backward(const std::string& of, TensorId tokens, 
   std::string loop = "b s, b s w";
   if (kept_logits_) {
     inputs.push_back(*kept_logits_);
-    loop += ", b s v";
+    loop += (*this)[*kept_logits_].shape.size() == 3 ? ", b s v" : ", b -";
   }
   backward(of, " (weight)", {.kind = "embedding", .loop = loop + " -> v w", .moved = moved}, std::move(inputs),
            {dtable});

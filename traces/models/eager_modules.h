@@ -86,8 +86,9 @@ class EagerModules : protected FormulaGraph {
   /// Of x from both ways.
   TensorId both_ways(TensorId through, TensorId past, const std::string& of);
 
-  /// The losses of tokens in fp32; ends the stage of the loss. Whoever called the model keeps the logits.
-  void language_loss(TensorId logits, bool keeps_to_the_end);
+  /// The losses of rows of logits, "b s" or "b", computed in this type; ends the stage of the loss. Whoever called the
+  /// model keeps the logits.
+  void loss_of_rows(TensorId logits, const std::string& rows, const Type& computed, bool keeps_to_the_end);
   /// Of the table of tokens: reads the logits too, if they are kept to the end.
   void token_table_backward(const std::string& of, TensorId tokens, TensorId d, TensorId table, bool adds);
 

@@ -33,7 +33,7 @@ class Gpt2Builder : private EagerModules {
       x = attention(x, fmt::format("layer{}.attention", layer));
       x = mlp(x, fmt::format("layer{}.mlp", layer));
     }
-    language_loss(head(x), of_.logits == 1);
+    loss_of_rows(head(x), "b s", fp32(), of_.logits == 1);
     return finished();
   }
 

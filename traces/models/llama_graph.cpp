@@ -215,7 +215,7 @@ class LlamaBuilder : private LlamaBlocks {
         return is_dense ? gated_mlp(normed, name, of_.inner) : experts(normed, name);
       });
     }
-    language_loss(head(x), of_.logits == 1);
+    loss_of_rows(head(x), "b s", fp32(), of_.logits == 1);
     return finished();
   }
 

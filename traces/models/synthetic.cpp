@@ -14,6 +14,7 @@
 #include "sim/io/quantity.h"
 #include "sim/io/reference_options.h"
 #include "traces/models/eager_modules.h"
+#include "traces/models/encoder_graphs.h"
 #include "traces/models/formula_chain.h"
 #include "traces/models/gpt2_graph.h"
 #include "traces/models/llama_graph.h"
@@ -45,6 +46,8 @@ struct Settings {
   TransformerChain transformer;
   LlamaGraph llama;
   Gpt2Graph gpt2;
+  BertGraph bert;
+  VitGraph vit;
 };
 
 std::vector<Generator> generators(Settings& s) {
@@ -52,6 +55,8 @@ std::vector<Generator> generators(Settings& s) {
   TransformerChain& t = s.transformer;
   LlamaGraph& l = s.llama;
   Gpt2Graph& g = s.gpt2;
+  BertGraph& b = s.bert;
+  VitGraph& v = s.vit;
   return {{"uniform",
            {whole_option("stages", u.stages, 1, most_stages),
             quantity_option("forward", u.forward, parse_seconds, format_seconds),
@@ -121,7 +126,27 @@ std::vector<Generator> generators(Settings& s) {
             word_option("dtype", g.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
             word_option("logits", g.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
             quantity_option("rate", g.rate, parse_flops_rate, format_flops_rate)},
-           [&g]() -> std::variant<Chain, Graph> { return gpt2_graph(g); }}};
+           [&g]() -> std::variant<Chain, Graph> { return gpt2_graph(g); }},
+          {"bert",
+           {whole_option("layers", b.layers, 1, 100'000), whole_option("width", b.width, 1, 1 << 20),
+            whole_option("heads", b.heads, 1, 1 << 16), unset_option("inner", b.inner, 1 << 22, "4 width"),
+            whole_option("sequence", b.sequence, 1, 1 << 20), whole_option("batch", b.batch, 1, 1 << 20),
+            whole_option("vocabulary", b.vocabulary, 1, 1 << 24), whole_option("positions", b.positions, 1, 1 << 20),
+            word_option("head", b.head, {BertGraph::heads_of_model.begin(), BertGraph::heads_of_model.end()}),
+            whole_option("classes", b.classes, 1, 1 << 24),
+            word_option("dtype", b.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
+            word_option("logits", b.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            quantity_option("rate", b.rate, parse_flops_rate, format_flops_rate)},
+           [&b]() -> std::variant<Chain, Graph> { return bert_graph(b); }},
+          {"vit",
+           {whole_option("layers", v.layers, 1, 100'000), whole_option("width", v.width, 1, 1 << 20),
+            whole_option("heads", v.heads, 1, 1 << 16), unset_option("inner", v.inner, 1 << 22, "4 width"),
+            whole_option("size", v.size, 1, 1 << 16), whole_option("patch", v.patch, 1, 1 << 12),
+            whole_option("channels", v.channels, 1, 1 << 12), whole_option("batch", v.batch, 1, 1 << 20),
+            whole_option("classes", v.classes, 1, 1 << 24),
+            word_option("dtype", v.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
+            quantity_option("rate", v.rate, parse_flops_rate, format_flops_rate)},
+           [&v]() -> std::variant<Chain, Graph> { return vit_graph(v); }}};
 }
 
 }  // namespace

@@ -1,0 +1,145 @@
+#include "traces/models/encoder_blocks.h"
+
+#include <array>
+#include <utility>
+
+namespace plimsoll {
+
+EagerModules::Products EncoderBlocks::dense(const std::string& name, TensorId x, std::int64_t inputs,
+                                            std::int64_t outputs) {
+  const double numbers = static_cast<double>(sizes_.samples) * static_cast<double>(sizes_.positions);
+  return product(name,
+                 {.x = "b s w!",
+                  .weight = "f w",
+                  .bias = "f",
+                  .made = "b s f",
+                  .flops = 2 * numbers * static_cast<double>(inputs) * static_cast<double>(outputs),
+                  .outputs = {name + ".y"},
+                  .shape = {sizes_.samples, sizes_.positions, outputs}},
+                 x, weight(name + ".weight", {outputs, inputs}), weight(name + ".bias", {outputs}));
+}
+
+EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name) {
+  const std::int64_t head_size = sizes_.width / sizes_.heads;
+  const Shape by_head{sizes_.samples, sizes_.positions, sizes_.heads, head_size};
+  const auto width = static_cast<double>(sizes_.width), positions = static_cast<double>(sizes_.positions);
+  const double numbers = static_cast<double>(sizes_.samples) * positions * width;
+  const auto by_heads = [&](const char* what) {
+    const std::string whole = name + "." + what;
+    return product(whole,
+                   {.x = "b s w!",
+                    .weight = "a e w",
+                    .bias = "a e",
+                    .made = "b s a e",
+                    .flops = 2 * numbers * width,
+                    .outputs = {whole + ".y"},
+                    .shape = by_head},
+                   x, weight(whole + ".weight", {sizes_.heads, head_size, sizes_.width}),
+                   weight(whole + ".bias", {sizes_.heads, head_size}));
+  };
+  const std::array read{by_heads("query"), by_heads("key"), by_heads("value")};
+  const TensorId q = read[0].outs[0], k = read[1].outs[0], v = read[2].outs[0];
+  const TensorId mixed = made_value(name + ".mixed", by_head, narrow());
+  const TensorId sums = made_value(name + ".sums", {sizes_.samples, sizes_.heads, sizes_.positions}, fp32());
+  // There is no flash attention of fp32.
+  const double square = 2 * numbers * positions;
+  const std::string kernel =
+      is_narrow() ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
+  forward(name + ".flash", {kernel, "b s! a e!, b t! a e, b t a e -> b s a e, b a s", 2 * square}, {q, k, v},
+          {mixed, sums});
+  const Products out = product(name + ".out",
+                               {.x = "b s a! e!",
+                                .weight = "w a e",
+                                .bias = "w",
+                                .made = "b s w",
+                                .flops = 2 * numbers * width,
+                                .outputs = {name + ".y"},
+                                .shape = {sizes_.samples, sizes_.positions, sizes_.width}},
+                               mixed, weight(name + ".out.weight", {sizes_.width, sizes_.heads, head_size}),
+                               weight(name + ".out.bias", {sizes_.width}));
+  return {out.outs[0], [=, this](TensorId d) {
+            const TensorId dmixed = out.backward(d);
+            const TensorId dq = gradient(q), dk = gradient(k), dv = gradient(v);
+            backward(name + ".flash", "",
+                     {kernel + "_backward",
+                      "b s! a e!, b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * square},
+                     {dmixed, q, k, v, mixed, sums}, {dq, dk, dv});
+            const TensorId of_values = read[2].backward(dv);
+            const TensorId of_two = both_ways(read[1].backward(dk), of_values, name + ".key");
+            return both_ways(read[0].backward(dq), of_two, name + ".query");
+          }};
+}
+
+EagerModules::Made EncoderBlocks::gelu(TensorId x, const std::string& name) {
+  const TensorId out = like(name + ".out", x, type_of(x));
+  forward(name, {"gelu", "b s f -> b s f"}, {x}, {out});
+  return {out, [=, this](TensorId d) {
+            const TensorId dx = gradient(x);
+            backward(name, "", {"gelu_backward", "b s f, b s f -> b s f"}, {d, x}, {dx});
+            return dx;
+          }};
+}
+
+EagerModules::Made EncoderBlocks::mlp(TensorId x, const std::string& name) {
+  const Products up = dense(name + ".up", x, sizes_.width, sizes_.inner);
+  const Made bent = gelu(up.outs[0], name + ".gelu");
+  const Products down = dense(name + ".down", bent.out, sizes_.inner, sizes_.width);
+  return {down.outs[0], [=](TensorId d) { return up.backward(bent.backward(down.backward(d))); }};
+}
+
+EagerModules::Products EncoderBlocks::row_product(const std::string& name, TensorId x, const std::string& axes,
+                                                  std::int64_t inputs, std::int64_t outputs) {
+  const std::string weight_axes = "v w", made = "b v";
+  const Made w = converted(weight(name + ".weight", {outputs, inputs}), narrow(), name + ".weight.to", weight_axes);
+  const Made b = converted(weight(name + ".bias", {outputs}), narrow(), name + ".bias.to", "v");
+  const Shape row_shape{sizes_.samples, inputs};
+  const bool is_converted = !(type_of(x) == narrow());
+  TensorId row = x;
+  std::string row_axes = axes;
+  if (is_converted) {
+    row = made_value(name + ".input.to.out", row_shape, narrow());
+    row_axes = "b w";
+    forward(name + ".input.to", {"to", axes + " -> " + row_axes}, {x}, {row});
+  }
+  const double flops =
+      2 * static_cast<double>(sizes_.samples) * static_cast<double>(inputs) * static_cast<double>(outputs);
+  const TensorId out = made_value(name + ".y", {sizes_.samples, outputs}, narrow());
+  forward(name, {"linear", row_axes + ", " + weight_axes + ", v -> " + made, flops}, {row, w.out, b.out}, {out});
+  return {{out}, [=, this](TensorId d) {
+            const auto row_gradient = [&](const char* what, const Type& type) {
+              return tensor("gradient of " + name + what, TensorKind::gradient, row_shape, type.bytes, type.name);
+            };
+            TensorId drow = row_gradient(".input", narrow());
+            const TensorId dw = gradient(w.out), db = gradient(b.out);
+            backward(name, " (input)", {"linear", "b v, v w -> b w", flops}, {d, w.out}, {drow});
+            backward(name, " (weight)", {"linear", row_axes + ", b v -> v w", flops}, {row, d}, {dw});
+            backward(name, " (bias)", {"sum", "b v -> v"}, {d}, {db});
+            b.backward(db);
+            if (is_converted) {
+              const TensorId widened = row_gradient(".input, as read", type_of(x));
+              backward(name + ".input.to", "", {"to", "b w -> b w"}, {drow}, {widened});
+              drow = widened;
+            }
+            w.backward(dw);
+            return drow;
+          }};
+}
+
+EagerModules::Products EncoderBlocks::of_row(const std::string& name, TensorId row, std::int64_t inputs,
+                                             std::int64_t outputs) {
+  return row_product(name, row, "b w", inputs, outputs);
+}
+
+EagerModules::Products EncoderBlocks::of_first_position(const std::string& name, TensorId x, std::int64_t outputs) {
+  Products made = row_product(name, x, "b - w", sizes_.width, outputs);
+  return {std::move(made.outs), [=, this, of_rows = std::move(made.backward)](TensorId d) {
+            const TensorId drow = of_rows(d);
+            // Zeros of all positions with the first one's gradient, twice: of the position, and of all samples.
+            const TensorId placed = gradient(x), dx = gradient(x);
+            backward(name, " (position)", {"select_backward", "b w -> b - w"}, {drow}, {placed});
+            backward(name, " (samples)", {"slice_backward", "b s w -> b s w"}, {placed}, {dx});
+            return dx;
+          }};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,45 @@
+#pragma once
+// Blocks of encoders as Hugging Face has them: attention that sees all positions, an MLP with a GELU of one kernel, and
+// what a classifier reads of the first position.
+
+#include <string>
+
+#include "sim/core/graph.h"
+#include "traces/models/eager_modules.h"
+
+namespace plimsoll {
+
+/// Sizes of an encoder's layers.
+struct EncoderSizes {
+  std::int64_t samples = 1, positions = 1, width = 1, heads = 1, inner = 1;
+};
+
+// Loops name samples b, positions s and t, width w, heads a, numbers of a head e, inner numbers f, classes v.
+
+class EncoderBlocks : protected EagerModules {
+ protected:
+  EncoderBlocks(std::string model, std::string_view precision, FlopsPerSecond rate, const EncoderSizes& sizes)
+      : EagerModules(std::move(model), precision, rate), sizes_(sizes) {}
+
+  /// Of x, without what goes past it. Queries, keys and values have a product each.
+  Made attention(TensorId x, const std::string& name);
+  /// Likewise.
+  Made mlp(TensorId x, const std::string& name);
+  /// A product of each position, with a bias.
+  Products dense(const std::string& name, TensorId x, std::int64_t inputs, std::int64_t outputs);
+  /// GELU by erf: one kernel, in the type of x.
+  Made gelu(TensorId x, const std::string& name);
+  /// A product of the first position of each sample, with a bias; `backward` makes the gradient of all positions.
+  Products of_first_position(const std::string& name, TensorId x, std::int64_t outputs);
+  /// A product of one row a sample, with a bias.
+  Products of_row(const std::string& name, TensorId row, std::int64_t inputs, std::int64_t outputs);
+
+  const EncoderSizes sizes_;
+
+ private:
+  /// Rows that the op reads of x: "b - w" of all positions, or "b w" of rows apart.
+  Products row_product(const std::string& name, TensorId x, const std::string& axes, std::int64_t inputs,
+                       std::int64_t outputs);
+};
+
+}  // namespace plimsoll
