@@ -435,6 +435,14 @@ inline constexpr auto stems = entries<true>();
 static_assert(std::ranges::adjacent_find(names, {}, &Entry::name) == names.end(), "two kinds have the same name");
 static_assert(std::ranges::adjacent_find(stems, {}, &Entry::name) == stems.end(), "two kinds have the same stem");
 
+/// Where names of so many letters begin in `names`; the last one: where they end.
+inline constexpr auto first_of_size = [] {
+  std::array<std::uint16_t, names.back().name.size() + 2> first{};
+  for (const Entry& each : names) ++first[each.name.size() + 1];
+  for (std::size_t size = 1; size < first.size(); ++size) first[size] += first[size - 1];
+  return first;
+}();
+
 }  // namespace op_names
 
 /// As this project's traces have it: an op's `kind`.
@@ -444,9 +452,11 @@ constexpr std::string_view name_of(OpKind kind) {
 
 /// By any of its names; nothing for a word that the table does not have.
 constexpr std::optional<OpKind> op_kind(std::string_view name) {
-  const auto found = std::ranges::lower_bound(op_names::names, name, op_names::is_before, &op_names::Entry::name);
-  if (found == op_names::names.end() || found->name != name) return std::nullopt;
-  return found->kind;
+  if (name.size() + 1 >= op_names::first_of_size.size()) return std::nullopt;
+  for (std::size_t k = op_names::first_of_size[name.size()]; k < op_names::first_of_size[name.size() + 1]; ++k) {
+    if (op_names::names[k].name == name) return op_names::names[k].kind;
+  }
+  return std::nullopt;
 }
 
 inline std::optional<OpKind> op_kind(const Op& op) {

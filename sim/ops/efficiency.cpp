@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "sim/core/op_kind.h"
@@ -27,31 +28,54 @@ double numbers_in(const Tensor& tensor) {
   return numbers;
 }
 
-/// How many numbers tensors have, in their order. `parts_together`: those of one shape are parts of one, such as the
-/// queries, keys and values that one product makes.
-std::vector<double> numbers_of(const Graph& graph, const std::vector<TensorId>& tensors, bool parts_together) {
-  std::vector<double> numbers;
-  std::vector<const Tensor*> first;  // that counts there
-  for (const TensorId id : tensors) {
-    const Tensor& tensor = graph[id];
-    const auto same = [&](const Tensor* other) { return other->shape == tensor.shape; };
-    const auto like = parts_together ? std::ranges::find_if(first, same) : first.end();
-    if (like == first.end()) {
-      first.push_back(&tensor);
-      numbers.push_back(numbers_in(tensor));
-    } else {
-      numbers[static_cast<std::size_t>(like - first.begin())] += numbers_in(tensor);
+/// Numbers of an op's operands, of which the two largest count: a bias is a third.
+struct Operands {
+  double first = 0, last = 0, largest = 0;
+  std::size_t count = 0;
+
+  void add(double numbers) {
+    largest = std::max(largest, numbers);
+    ++count;
+    if (count <= 2) {
+      (count == 1 ? first : last) = numbers;
+      if (count == 1) last = numbers;
+    } else if (first <= last && numbers >= first) {
+      first = std::exchange(last, numbers);
+    } else if (numbers >= last) {
+      last = numbers;
     }
   }
-  return numbers;
+};
+
+/// In the order of the tensors.
+Operands operands_of(const Graph& graph, const std::vector<TensorId>& tensors) {
+  Operands found;
+  for (const TensorId id : tensors) found.add(numbers_in(graph[id]));
+  return found;
+}
+
+/// The same where tensors of one shape are parts of one, such as the queries, keys and values that one product makes.
+Operands whole_operands_of(const Graph& graph, const std::vector<TensorId>& tensors) {
+  std::vector<std::pair<const Tensor*, double>> wholes;
+  for (const TensorId id : tensors) {
+    const Tensor& tensor = graph[id];
+    const auto like = std::ranges::find_if(wholes, [&](const auto& each) { return each.first->shape == tensor.shape; });
+    if (like == wholes.end()) {
+      wholes.emplace_back(&tensor, numbers_in(tensor));
+    } else {
+      like->second += numbers_in(tensor);
+    }
+  }
+  Operands found;
+  for (const auto& [tensor, numbers] : wholes) found.add(numbers);
+  return found;
 }
 
 std::optional<GpuKernel> product(const Graph& graph, const Op& op, bool parts_together) {
   if (op.inputs.empty() || op.outputs.empty() || !op.flops || op.flops->count <= 0) return std::nullopt;
-  std::vector<double> operands = numbers_of(graph, op.inputs, parts_together);
-  while (operands.size() > 2) operands.erase(std::ranges::min_element(operands));  // a bias is a third
-  const double x = operands.front(), w = operands.back();
-  const double y = std::ranges::max(numbers_of(graph, op.outputs, parts_together));
+  const auto of = parts_together ? whole_operands_of : operands_of;
+  const Operands operands = of(graph, op.inputs);
+  const double x = operands.first, w = operands.last, y = of(graph, op.outputs).largest;
   if (x <= 0 || w <= 0 || y <= 0) return std::nullopt;
   // batch m k = x, batch k n = w, batch m n = y, 2 batch m n k = flops
   const double twice = op.flops->count / 2;
