@@ -265,6 +265,11 @@ void apply(const PlatformOptions& options, const YamlCursor& root, PlatformDraft
   for (DeviceKind& kind : draft.devices) {
     if (options.efficiency) kind.device.efficiency = options.efficiency;
     kind.device.host_launch = options.host_launch.value_or(kind.device.host_launch);
+    if (options.memory) kind.memory = options.memory;
+    if (options.bandwidth) {
+      kind.device.memory_bandwidth = options.bandwidth;
+      kind.device.model.clear();
+    }
   }
   if (!options.network) return;
   const auto joins_nodes = [&](const YamlCursor& end) {
@@ -282,6 +287,20 @@ void apply(const PlatformOptions& options, const YamlCursor& root, PlatformDraft
   if (!is_there) root.complain(fmt::format("'{}': network: no link leads to a switch of all nodes", options.name));
 }
 
+/// A quantity above 0, unset where it is not given.
+template <class Value, class Parse, class Format>
+ReferenceOption above_zero(std::string_view name, std::optional<Value>& value, Parse parse, Format format) {
+  return {name,
+          [&value, parse](std::string_view text) -> std::string {
+            const Parsed<Value> parsed = parse(text);
+            if (parsed.fine() && !(parsed.value > Value{}))
+              return fmt::format("expected more than 0, found '{}'", text);
+            if (parsed.fine()) value = parsed.value;
+            return parsed.complaint;
+          },
+          [&value, format] { return value ? format(*value) : std::string(); }};
+}
+
 }  // namespace
 
 Platform load_platform(std::string_view reference) {
@@ -292,10 +311,10 @@ Platform load_platform(std::string_view reference) {
 
 PlatformOptions platform_options(std::string_view reference) {
   if (reference_name(reference) == reference) return {};
-  PlatformOptions made{.name = std::string(reference), .efficiency = {}, .host_launch = {}, .nodes = {}, .network = {}};
+  PlatformOptions made;
+  made.name = reference;
   std::string efficiency;
   std::uint32_t nodes = 0;
-  BytesPerSecond network;
   const ReferenceOption options[] = {
       {"efficiency",
        [&](std::string_view text) -> std::string {
@@ -311,11 +330,12 @@ PlatformOptions platform_options(std::string_view reference) {
        },
        [&] { return made.host_launch ? format_seconds(*made.host_launch) : std::string(); }},
       whole_option("nodes", nodes, 1, 100'000),
-      quantity_option("network", network, parse_bandwidth, format_bandwidth)};
+      above_zero("network", made.network, parse_bandwidth, format_bandwidth),
+      above_zero("memory", made.memory, parse_bytes, format_bytes),
+      above_zero("memory_bandwidth", made.bandwidth, parse_bandwidth, format_bandwidth)};
   set_reference_options(reference, options);
   if (!efficiency.empty()) made.efficiency = std::make_shared<const Efficiency>(load_efficiency(efficiency));
   if (nodes > 0) made.nodes = nodes;
-  if (network.value > 0) made.network = network;
   return made;
 }
 

@@ -16,11 +16,13 @@ namespace plimsoll {
 /// What `--platform` takes: a path or the name of a shipped platform, perhaps with options (platform_options).
 Platform load_platform(std::string_view reference);
 
-/// What stands behind the colon of `a100_sxm_64:efficiency=a100_sxm,nodes=16,network=12.5 GBps`.
+/// What stands behind the colon of `a100_sxm_64:efficiency=a100_sxm,nodes=16,network=12.5 GBps,memory=40 GB`.
 struct PlatformOptions {
   std::string name;                               ///< the whole reference; empty: there is no colon
   std::shared_ptr<const KernelTimes> efficiency;  ///< of all devices; null: the file's own
   std::optional<Seconds> host_launch;             ///< of all devices, instead of the file\'s
+  std::optional<Bytes> memory;                    ///< likewise
+  std::optional<BytesPerSecond> bandwidth;        ///< of their memories; times measured on the file's model do not hold
   std::optional<std::uint32_t> nodes;             ///< instead of the file's
   std::optional<BytesPerSecond> network;          ///< of each link to a switch of all nodes
 };

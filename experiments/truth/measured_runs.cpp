@@ -45,6 +45,7 @@ const Field<MeasuredRunDraft, const YamlCursor&> measured_run_fields[] = {
      [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.question.update_kernels = one_of<UpdateKernels>(c); }},
     {"measured", optional, read_measured_time},
     {"measured_peak", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.peak = c.bytes(); }},
+    {"measured_reserved", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.reserved = c.bytes(); }},
     {"choice", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.choice = c.string(); }},
     {"not_expressed", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.why_not = c.string(); }},
 };

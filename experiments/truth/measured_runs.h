@@ -21,6 +21,7 @@ struct MeasuredRun {
   std::string why_not;              ///< the run is not expressed
   std::optional<Seconds> measured;  ///< of an iteration; unset: only runs that are not expressed
   std::optional<Bytes> peak;        ///< allocated, of the fullest device
+  std::optional<Bytes> reserved;    ///< of PyTorch's caching allocator there, which is then simulated
 };
 
 struct MeasuredGroup {

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "experiments/study/allocator_spec.h"
 #include "experiments/study/model.h"
 #include "experiments/study/progress.h"
 #include "experiments/sweep/worker_pool.h"
@@ -47,6 +48,7 @@ Json predict(const MeasuredRun& run, const std::string& efficiency, TruthFactor 
   if (factor == TruthFactor::free_sends) {
     question.strategy = with_free_sends(question.strategy);
   }
+  if (run.reserved) question.allocator = parse_allocator("cuda", "allocator");
   Platform platform = load_platform(question.platform);
   if (factor > TruthFactor::rooflines) {
     const auto shared = std::make_shared<const Efficiency>(up_to(factor, load_efficiency(efficiency)));
@@ -56,6 +58,8 @@ Json predict(const MeasuredRun& run, const std::string& efficiency, TruthFactor 
   const Answer made = std::move(answer(question, of.problem, std::span(&of.budget, 1)).front());
   if (!made.feasible()) return {{"reason", made.reason}};
   Json found{{"makespan_s", made.metrics->makespan.value}, {"peak_bytes", made.metrics->peak.count}};
+  if (run.reserved)
+    found["reserved_bytes"] = std::ranges::max(made.reserved, {}, &ReservedPeak::reserved).reserved.count;
   if (made.interval) {
     found["low_s"] = made.interval->low.value;
     found["high_s"] = made.interval->high.value;
@@ -126,8 +130,14 @@ std::optional<std::vector<TruthRow>> truth_of(std::span<const MeasuredGroup> gro
   std::vector<Json> tasks;
   for (const MeasuredGroup& group : groups) {
     for (const MeasuredRun& run : group.runs) {
-      rows.push_back(
-          {.group = &group, .run = &run, .predicted = {}, .peak = {}, .low = {}, .high = {}, .reason = run.why_not});
+      rows.push_back({.group = &group,
+                      .run = &run,
+                      .predicted = {},
+                      .peak = {},
+                      .reserved = {},
+                      .low = {},
+                      .high = {},
+                      .reason = run.why_not});
       if (!run.why_not.empty()) continue;
       for (std::size_t f = truth_factors; f-- > 0;) {
         const auto factor = static_cast<TruthFactor>(f);
@@ -162,6 +172,9 @@ std::optional<std::vector<TruthRow>> truth_of(std::span<const MeasuredGroup> gro
                                       Seconds{found.at("makespan_s").get<double>()};
                                   if (factor != TruthFactor::network) return progress.add();
                                   row.peak = Bytes{found.at("peak_bytes").get<std::int64_t>()};
+                                  if (found.contains("reserved_bytes")) {
+                                    row.reserved = Bytes{found.at("reserved_bytes").get<std::int64_t>()};
+                                  }
                                   if (found.contains("low_s")) {
                                     row.low = Seconds{found.at("low_s").get<double>()};
                                     row.high = Seconds{found.at("high_s").get<double>()};

@@ -41,6 +41,7 @@ struct TruthRow {
   const MeasuredRun* run = nullptr;
   std::array<std::optional<Seconds>, truth_factors> predicted;  ///< unset: not asked for
   std::optional<Bytes> peak;                                    ///< of the fullest device
+  std::optional<Bytes> reserved;                                ///< there; unset: it was not measured
   std::optional<Seconds> low, high;                             ///< of the whole model; unset: there is no interval
   std::string reason;                                           ///< why nothing was predicted; empty: it was
 

@@ -34,15 +34,24 @@ std::vector<GroupRows> by_group(std::span<const TruthRow> rows) {
   return groups;
 }
 
-double peak_error(const TruthRow& row) {
-  return static_cast<double>(row.peak->count) / static_cast<double>(row.run->peak->count) - 1;
+double error_of(Bytes predicted, Bytes measured) {
+  return static_cast<double>(predicted.count) / static_cast<double>(measured.count) - 1;
 }
 
 /// Of those rows of a group whose peaks were measured.
 std::vector<double> peak_errors(const GroupRows& group) {
   std::vector<double> list;
   for (const TruthRow* row : group.predicted) {
-    if (row->run->peak && row->peak) list.push_back(peak_error(*row));
+    if (row->run->peak && row->peak) list.push_back(error_of(*row->peak, *row->run->peak));
+  }
+  return list;
+}
+
+/// Likewise of what the allocator reserved.
+std::vector<double> reserved_errors(const GroupRows& group) {
+  std::vector<double> list;
+  for (const TruthRow* row : group.predicted) {
+    if (row->reserved) list.push_back(error_of(*row->reserved, *row->run->reserved));
   }
   return list;
 }
@@ -74,6 +83,8 @@ Json group_json(const GroupRows& of) {
             {"time_by_rooflines", errors_json_of(relative_errors(of.errors(roofline_error)))}};
   const std::vector<double> peaks = peak_errors(of);
   json["peak"] = peaks.empty() ? Json(nullptr) : errors_json_of(relative_errors(peaks));
+  const std::vector<double> reserved = reserved_errors(of);
+  json["reserved"] = reserved.empty() ? Json(nullptr) : errors_json_of(relative_errors(reserved));
   json["factors"] = nullptr;
   if (of.predicted.empty() || !has_every_factor(of)) return json;
   json["factors"] = Json::array();
@@ -96,6 +107,7 @@ std::string command_of(const TruthRow& row) {
   if (question.update_kernels != UpdateKernels::fused) {
     text += fmt::format(" --update-kernels {}", written(question.update_kernels));
   }
+  if (row.run->reserved) text += " --allocator cuda";
   if (question.micro_batches > 1) text += fmt::format(" --micro-batches {}", question.micro_batches);
   return text + " --engine event";
 }
@@ -117,6 +129,8 @@ Json run_json(const TruthRow& row) {
           {"error", row.error()},
           {"predicted_peak_bytes", row.peak ? Json(row.peak->count) : Json(nullptr)},
           {"measured_peak_bytes", row.run->peak ? Json(row.run->peak->count) : Json(nullptr)},
+          {"predicted_reserved_bytes", row.reserved ? Json(row.reserved->count) : Json(nullptr)},
+          {"measured_reserved_bytes", row.run->reserved ? Json(row.run->reserved->count) : Json(nullptr)},
           {"command", command_of(row)}};
 }
 
@@ -172,30 +186,39 @@ std::string interval_of(const TruthRow& row) {
   return row.low ? fmt::format("{}, {}", format_seconds(*row.low), format_seconds(*row.high)) : "";
 }
 
+/// `13.89, 13.97 GB | -0.5 % |`, or empty cells.
+std::string bytes_cells(const std::optional<Bytes>& predicted, const std::optional<Bytes>& measured) {
+  if (!predicted || !measured) return " | |";
+  return fmt::format(" {}, {} GB | {} |", gigabytes(*predicted), gigabytes(*measured),
+                     signed_percent(error_of(*predicted, *measured)));
+}
+
 std::string group_table(const GroupRows& group) {
-  const bool has_peaks = !peak_errors(group).empty();
-  std::string text =
-      has_peaks
-          ? "| run | predicted | from, to | measured | error | by rooflines | peak: predicted, measured | error |\n"
-            "|---|--:|--:|--:|--:|--:|--:|--:|\n"
-          : "| run | predicted | from, to | measured | error | by rooflines |\n|---|--:|--:|--:|--:|--:|\n";
+  const std::vector<double> peaks = peak_errors(group), reserved = reserved_errors(group);
+  std::string head = "| run | predicted | from, to | measured | error | by rooflines |",
+              line = "|---|--:|--:|--:|--:|--:|";
+  const auto add_columns = [&](const char* what) {
+    head += fmt::format(" {}: predicted, measured | error |", what);
+    line += "--:|--:|";
+  };
+  if (!peaks.empty()) add_columns("peak");
+  if (!reserved.empty()) add_columns("reserved");
+  std::string text = head + '\n' + line + '\n';
   for (const TruthRow* row : group.predicted) {
     text += fmt::format("| {} | {} | {} | {} | {} | {} |", row->run->name, format_seconds(row->whole()),
                         interval_of(*row), format_seconds(*row->run->measured), signed_percent(row->error()),
                         signed_percent(roofline_error(*row)));
-    if (has_peaks && row->run->peak && row->peak) {
-      text += fmt::format(" {}, {} GB | {} |", gigabytes(*row->peak), gigabytes(*row->run->peak),
-                          signed_percent(peak_error(*row)));
-    } else if (has_peaks) {
-      text += " | |";
-    }
+    if (!peaks.empty()) text += bytes_cells(row->peak, row->run->peak);
+    if (!reserved.empty()) text += bytes_cells(row->reserved, row->run->reserved);
     text += '\n';
   }
-  if (has_peaks) {
-    const RelativeErrors peaks = relative_errors(peak_errors(group));
-    text += fmt::format("\nThe error of peaks is {} in the mean, {} at worst.\n", percent_of(peaks.mean),
-                        percent_of(peaks.worst));
-  }
+  const auto summary_of = [&](const char* of, std::span<const double> errors) {
+    const RelativeErrors summary = relative_errors(errors);
+    return fmt::format("The error of {} is {} in the mean, {} at worst.\n", of, percent_of(summary.mean),
+                       percent_of(summary.worst));
+  };
+  if (!peaks.empty()) text += "\n" + summary_of("peaks", peaks);
+  if (!reserved.empty()) text += summary_of("reserved memory", reserved);
   return text;
 }
 
@@ -237,17 +260,19 @@ Json truth_json(std::span<const TruthRow> rows) {
 std::string truth_csv(std::span<const TruthRow> rows) {
   std::string text =
       "group,run,choice,predicted_s,low_s,high_s,rooflines_s,measured_s,error,predicted_peak_bytes,"
-      "measured_peak_bytes,not_expressed\n";
+      "measured_peak_bytes,predicted_reserved_bytes,measured_reserved_bytes,not_expressed\n";
   const auto end = [](const std::optional<Seconds>& of) { return of ? fmt::format("{:.6g}", of->value) : ""; };
   const auto bytes = [](const std::optional<Bytes>& of) { return of ? std::to_string(of->count) : ""; };
   for (const TruthRow& row : rows) {
     const std::string measured = row.run->measured ? fmt::format("{:.6g}", row.run->measured->value) : "";
     text += fmt::format("{},{},{},", csv_field(row.group->name), csv_field(row.run->name), csv_field(row.run->choice));
     if (row.reason.empty()) {
-      text += fmt::format("{:.6g},{},{},{:.6g},{},{:.4f},{},{},\n", row.whole().value, end(row.low), end(row.high),
-                          row.rooflines().value, measured, row.error(), bytes(row.peak), bytes(row.run->peak));
+      text += fmt::format("{:.6g},{},{},{:.6g},{},{:.4f},{},{},{},{},\n", row.whole().value, end(row.low),
+                          end(row.high), row.rooflines().value, measured, row.error(), bytes(row.peak),
+                          bytes(row.run->peak), bytes(row.reserved), bytes(row.run->reserved));
     } else {
-      text += fmt::format(",,,,{},,,{},{}\n", measured, bytes(row.run->peak), csv_field(row.reason));
+      text += fmt::format(",,,,{},,,{},,{},{}\n", measured, bytes(row.run->peak), bytes(row.run->reserved),
+                          csv_field(row.reason));
     }
   }
   return text;

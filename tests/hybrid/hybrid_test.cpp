@@ -487,6 +487,31 @@ TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
   }
 }
 
+// What the rule runs again on one device it runs again in every replica, also where memory for all is there. Less
+// memory than all values take does with it, too, though no plan without it does.
+TEST_CASE("a framework's rule holds in replicas as on one device", "[hybrid]") {
+  const std::string trace = "llama:layers=3,width=64,heads=4,kv_heads=2,inner=128,sequence=32,batch=2,vocabulary=96";
+  const auto run_again = [](const Problem& problem, const Schedule& schedule) {
+    return std::ranges::count_if(schedule.steps, [&](const Step& step) {
+      return step.kind == StepKind::recompute && !collective_of(problem.graph[step.op]);  // zero3 gathers again
+    });
+  };
+  for (const std::string rule : {"policy(rule=torchtitan.full)", "policy(rule=megatron.core_attn)"}) {
+    const Problem one = problem_on(trace, "h100_sxm_8", 1, rule);
+    const std::ptrdiff_t alone = run_again(one, judged_plan(one, rule).schedule);
+    CHECK(alone > 0);
+    for (const char* replicas : {"data_parallel", "zero1", "zero3"}) {
+      const std::string spec = std::string(replicas) + "|" + rule;
+      CAPTURE(spec);
+      const Problem problem = problem_on(trace, "h100_sxm_8", 8, spec);
+      const Plan unlimited = judged_plan(problem, spec);
+      CHECK(run_again(problem, unlimited.schedule) == alone);
+      CHECK(judged_plan(problem, spec, unlimited.peak).peak <= unlimited.peak);
+      CHECK(judged_plan(problem, replicas).peak > unlimited.peak);
+    }
+  }
+}
+
 TEST_CASE("shares that are handed out have no place between updates within an iteration", "[hybrid]") {
   for (const char* spec : {"zero1(ranks=2)|pipedream(stages=2)", "zero2(ranks=2)|pipedream_2bw(stages=2)"}) {
     CAPTURE(spec);

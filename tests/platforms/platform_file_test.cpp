@@ -259,6 +259,27 @@ TEST_CASE("nodes and their network stand behind a platform's colon", "[platforms
   CHECK(complains("a100_sxm_64:node=2", "did you mean 'nodes'?"));
 }
 
+TEST_CASE("a card of another size stands behind a platform's colon", "[platforms]") {
+  const Platform made = load_platform("h100_sxm_8:memory=96 GB,memory_bandwidth=2.4 TBps"),
+                 whole = load_platform("h100_sxm_8");
+  REQUIRE(made.devices.size() == 8);
+  for (const Device& device : made.devices) {
+    CHECK(made[device.memory].capacity == Bytes{96'000'000'000});
+    CHECK(device.memory_bandwidth == BytesPerSecond{2.4e12});
+    CHECK(device.model.empty());  // whose times would not be those of this card
+    CHECK(device.peak == whole.devices.front().peak);
+  }
+  const Platform larger = load_platform("h100_sxm_8:memory=96 GB");
+  CHECK(larger.devices.front().model == whole.devices.front().model);
+  CHECK(larger.devices.front().memory_bandwidth == whole.devices.front().memory_bandwidth);
+  const auto complains = [](const char* reference, const char* of) {
+    return complaint_of([&] { load_platform(reference); }).find(of) != std::string::npos;
+  };
+  CHECK(complains("h100_sxm_8:memory=0 GB", "expected more than 0, found '0 GB'"));
+  CHECK(complains("h100_sxm_8:memory_bandwidth=2 GB", "memory_bandwidth"));
+  CHECK(complains("h100_sxm_8:memroy=80 GB", "did you mean 'memory'?"));
+}
+
 TEST_CASE("a platform that is nobody's is refused with the nearest", "[platforms]") {
   CHECK(complaint_of([] { load_platform("h20"); }) ==
         "no file and no shipped platform is called 'h20'; did you mean 'h200'? (plimsoll list platforms)");

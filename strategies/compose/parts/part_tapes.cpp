@@ -93,13 +93,16 @@ class PassesOnPart {
     return outcomes;
   }
 
-  /// What moves values for nothing alone may not in the pipeline: where all memory is there, they stay.
-  PlannedTape unlimited(const PlannedTape& made) const {
+  /// What moves values for nothing alone may not in the pipeline: where all memory is there, they stay. Nothing where
+  /// the plan is right as it is: a rule that runs ops again though memory is there holds here as well.
+  std::optional<PlannedTape> unmoved(const PlannedTape& made) const {
     const bool moves_parameters =
         std::ranges::any_of(alone_passes_, [](const Pass& pass) { return pass.strategy->moves_parameters(); });
-    if (!unmoved_ || moves_parameters || packs(alone_passes_)) return made;
+    if (!unmoved_ || moves_parameters || packs(alone_passes_)) return std::nullopt;
     const TapeCost cost = tape_cost(alone_.problem, alone_task_.part(), *unmoved_);
-    if (cost.makespan > (1 + model_tolerance) * made.makespan) return made;
+    if (cost.makespan > (1 + model_tolerance) * made.makespan) return std::nullopt;
+    const bool moves = alone_passes_.back().strategy->family == Family::offloading;
+    if (!moves && made.makespan > (1 + model_tolerance) * cost.makespan) return std::nullopt;
     return PlannedTape{*unmoved_, cost.peak, made.makespan, std::nullopt};
   }
 
@@ -133,21 +136,27 @@ class PassesOnPart {
   }
 
   void add_all(const Asked& asked) {
-    for (PlannedTape& made : asked_alone(asked)) {
-      if (!made_) made = unlimited(made);
-      PlannedTape planned = made;
-      PartTape part = tape_of_part(made.tape);
-      planned.tape = std::move(part.tape);
-      if (std::optional<std::string> shared = moves_shared(task_, planned.tape)) {
-        why_ = std::move(*shared);
-        continue;
+    for (const PlannedTape& made : asked_alone(asked)) {
+      if (!made_) {
+        if (const std::optional<PlannedTape> first = unmoved(made)) add_alone(*first);
       }
-      planned.gap.reset();
-      TapeCost cost = tape_cost(task_.problem, task_.part(), planned.tape);
-      if (others_.bytes == Bytes{0}) cost.peak = made.peak + also_resident_;  // else what they take would count twice
-      planned.peak = peak_in_flight(cost, task_) + part.on_the_way;
-      add(std::move(planned));
+      add_alone(made);
     }
+  }
+
+  void add_alone(const PlannedTape& made) {
+    PlannedTape planned = made;
+    PartTape part = tape_of_part(made.tape);
+    planned.tape = std::move(part.tape);
+    if (std::optional<std::string> shared = moves_shared(task_, planned.tape)) {
+      why_ = std::move(*shared);
+      return;
+    }
+    planned.gap.reset();
+    TapeCost cost = tape_cost(task_.problem, task_.part(), planned.tape);
+    if (others_.bytes == Bytes{0}) cost.peak = made.peak + also_resident_;  // else what they take would count twice
+    planned.peak = peak_in_flight(cost, task_) + part.on_the_way;
+    add(std::move(planned));
   }
 
   void add(PlannedTape planned) {
