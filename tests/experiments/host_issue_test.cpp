@@ -1,10 +1,13 @@
 // The time that hosts take to issue kernels, as users meet it.
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "tests/experiments/run_program.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -43,14 +46,23 @@ TEST_CASE("what is recomputed is issued again", "[program]") {
 
 // Every family: collectives beside and between kernels, pipelines, copies, packed forms, updates on hosts, placement.
 TEST_CASE("with any strategy an iteration takes what its plan takes and what its host issues, at least", "[program]") {
-  for (const auto& [view, strategy] :
-       {std::pair{"graph", "zero3"}, std::pair{"graph", "data_parallel(ranks=2)|zero3(ranks=4)"},
-        std::pair{"graph", "megatron(tensor=2)|zero1(ranks=2)|1f1b(stages=2)|rotor"},
-        std::pair{"graph", "zb_h1(stages=2)"}, std::pair{"graph", "interleaved(stages=2,chunks=2,sends=blocking)"},
-        std::pair{"graph", "save_on_cpu"}, std::pair{"graph", "zero_offload"}, std::pair{"graph", "pardnn(devices=2)"},
-        std::pair{"graph", "greedy_recompute|offload_greedy"}, std::pair{"graph", "quantize"},
-        std::pair{"graph", "chain|rotor"}, std::pair{"graph", "hsm2dl"}, std::pair{"chain", "offload_greedy"},
-        std::pair{"graph", "quantize|offload_greedy"}, std::pair{"chain", "dualpipe_v(stages=2)"}}) {
+  const std::array compositions{std::pair{"graph", "zero3"},
+                                std::pair{"graph", "data_parallel(ranks=2)|zero3(ranks=4)"},
+                                std::pair{"graph", "megatron(tensor=2)|zero1(ranks=2)|1f1b(stages=2)|rotor"},
+                                std::pair{"graph", "zb_h1(stages=2)"},
+                                std::pair{"graph", "interleaved(stages=2,chunks=2,sends=blocking)"},
+                                std::pair{"graph", "save_on_cpu"},
+                                std::pair{"graph", "zero_offload"},
+                                std::pair{"graph", "pardnn(devices=2)"},
+                                std::pair{"graph", "greedy_recompute|offload_greedy"},
+                                std::pair{"graph", "quantize"},
+                                std::pair{"graph", "chain|rotor"},
+                                std::pair{"graph", "hsm2dl"},
+                                std::pair{"chain", "offload_greedy"},
+                                std::pair{"graph", "quantize|offload_greedy"},
+                                std::pair{"chain", "dualpipe_v(stages=2)"}};
+  for (const RandomCase which : fewer_cases(0, compositions.size() - 1)) {
+    const auto& [view, strategy] = compositions.at(which);
     INFO(view << ", " << strategy);
     const std::string question = small_llama + view + " -p 'h100_sxm_8:host_launch=20 us' -s '" + strategy +
                                  "' --optimizer adam --micro-batches 8 --json --engine ";
