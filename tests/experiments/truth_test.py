@@ -98,13 +98,23 @@ class Page(unittest.TestCase):
 
     def test_no_group_is_worse_than_it_was(self):
         """The bars of the page's first days, in percent of the mean."""
-        bars = {"korthikanti": 4, "sc21": 6, "sc21_zero3": 10, "vtrain": 12, "mt_nlg": 25, "bloom": 20, "h100_steps": 10}
+        bars = {"korthikanti": 4, "sc21": 6, "sc21_zero3": 10, "vtrain": 12, "mt_nlg": 25, "bloom": 20, "h100_steps": 10, "torchtitan": 30}
         errors = {}
         for row in predicted(results()):
             errors.setdefault(row["group"], []).append(abs(float(row["error"])))
         self.assertEqual(set(errors), set(bars))
         for group, of in errors.items():
             self.assertLessEqual(100 * statistics.mean(of), bars[group], group)
+
+    def test_reserved_memory_of_steps_is_near(self):
+        rows = [row for row in predicted(results()) if row["group"] == "h100_steps"]
+        errors = [abs(float(row["predicted_reserved_bytes"]) / float(row["measured_reserved_bytes"]) - 1) for row in rows]
+        self.assertEqual(len(errors), 11)
+        self.assertLessEqual(statistics.mean(errors), 0.03)
+        said = re.search(r"The error of reserved memory is ([\d.]+) % in the mean, ([\d.]+) % at worst",
+                         PAGE.read_text(encoding="utf-8"))
+        self.assertAlmostEqual(float(said[1]), 100 * statistics.mean(errors), delta=0.06)
+        self.assertAlmostEqual(float(said[2]), 100 * max(errors), delta=0.06)
 
 
 class Runs(unittest.TestCase):
