@@ -239,9 +239,11 @@ TEST_CASE("attentions of a share of the queries are timed by the table of fused 
 TEST_CASE("what ranks that share out positions compute is what one device computes", "[hybrid][context]") {
   const std::string models[] = {
       "transformer:layers=1,width=12,heads=6,sequence=12,batch=1,vocabulary=12,view=graph,dropout=yes",
-      "transformer:layers=1,decoder=1,width=12,heads=6,sequence=12,batch=1,vocabulary=12,view=graph", small_llama,
+      "transformer:layers=1,decoder=1,width=12,heads=6,sequence=12,batch=1,vocabulary=12,view=graph",
+      small_llama,
       std::string(small_llama) + ",experts=2",
-      "gpt2:layers=1,width=12,heads=6,sequence=12,positions=12,batch=1,vocabulary=12"};
+      "gpt2:layers=1,width=12,heads=6,sequence=12,positions=12,batch=1,vocabulary=12",
+      "bert:layers=1,width=12,heads=6,inner=12,sequence=12,positions=12,batch=1,vocabulary=12"};
   std::size_t compared = 0;
   for (const std::string& model : models) {
     const Graph graph = std::get<Graph>(synthetic_model(model));

@@ -45,7 +45,7 @@ EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name)
   const double square = 2 * numbers * positions;
   const std::string kernel =
       is_narrow() ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
-  forward(name + ".flash", {kernel, "b s! a e!, b t! a e, b t a e -> b s a e, b a s", 2 * square}, {q, k, v},
+  forward(name + ".flash", {kernel, "b s a e!, b t! a e, b t a e -> b s a e, b a s", 2 * square}, {q, k, v},
           {mixed, sums});
   const Products out = product(name + ".out",
                                {.x = "b s a! e!",
@@ -62,7 +62,7 @@ EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name)
             const TensorId dq = gradient(q), dk = gradient(k), dv = gradient(v);
             backward(name + ".flash", "",
                      {kernel + "_backward",
-                      "b s! a e!, b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * square},
+                      "b s a e!, b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * square},
                      {dmixed, q, k, v, mixed, sums}, {dq, dk, dv});
             const TensorId of_values = read[2].backward(dv);
             const TensorId of_two = both_ways(read[1].backward(dk), of_values, name + ".key");
