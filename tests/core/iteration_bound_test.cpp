@@ -46,6 +46,8 @@ std::set<std::int64_t> bends_of(const Problem& problem) {
 TEST_CASE("no schedule of a tiny graph is faster than the bound, at any bend and a byte below", "[bound][property]") {
   std::uint32_t points = 0, repeating = 0, tight = 0;
   for (const RandomCase seed : fewer_cases(1, 660)) {
+    constexpr std::uint64_t widest = 572;  // 80 s of trying, with sanitizers
+    if (seed == widest && !all_cases()) continue;
     const ProblemOptions options{.gradients = seed % 3 == 0 ? Gradients::existing : Gradients::fresh};
     const Problem problem = problem_of(tiny_graph(seed, 5 + static_cast<std::uint32_t>(seed % 3)), gpus({}), options);
     IterationBounds bounds(problem, DeviceId{0});
