@@ -118,10 +118,11 @@ class Smoke:
                 if not answered:
                     on = f"--trace {model}:batch=2 --platform h200 --engine event --optimizer adam --strategy {name}"
                     answered = self.run(f"simulate {on}", codes=(0, 1, 2)).code == 0
-            if not answered:  # what cuts operators, or trains replicas of them
-                operators = "transformer:layers=1,width=64,heads=8,sequence=16,batch=8,vocabulary=64,view=graph"
-                on = f"--trace {operators} --platform h100_sxm_8 --engine event --micro-batches 8 --optimizer adam"
-                answered = self.run(f"simulate {on} --strategy {name}", codes=(0, 1, 2)).code == 0
+            for operators in ("transformer:layers=1,width=64,heads=8,sequence=16,batch=8,vocabulary=64,view=graph",
+                              "llama:layers=1,width=64,heads=8,kv_heads=8,inner=64,sequence=16,batch=8,vocabulary=64,experts=8"):
+                if not answered:  # what cuts operators, of mixtures of experts too, or trains replicas of them
+                    on = f"--trace {operators} --platform h100_sxm_8 --engine event --micro-batches 8 --optimizer adam"
+                    answered = self.run(f"simulate {on} --strategy {name}", codes=(0, 1, 2)).code == 0
             if not answered:
                 self.failures.append(f"{name}: no answer on a chain nor on a graph")
             self.run(f"describe {name}")
