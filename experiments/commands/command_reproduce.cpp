@@ -60,6 +60,17 @@ void write_truth(const fs::path& folder, std::span<const TruthRow> rows, const R
   std::cout << (folder / "truth.png").string() << '\n';
 }
 
+/// No result, and why, where a run that is expressed has no prediction.
+int exit_code_of(std::span<const TruthRow> rows) {
+  int code = exit_fine;
+  for (const TruthRow& row : rows) {
+    if (row.reason.empty() || !row.run->why_not.empty()) continue;
+    std::cerr << "no prediction of '" << row.run->name << "' of " << row.group->name << ": " << row.reason << '\n';
+    code = exit_no_result;
+  }
+  return code;
+}
+
 int run_reproduce(const ReproduceArguments& arguments) {
   const Parsed<std::int64_t> jobs = parse_integer(arguments.jobs);
   if (!jobs.fine() || jobs.value < 0 || jobs.value > 4096) {
@@ -80,7 +91,7 @@ int run_reproduce(const ReproduceArguments& arguments) {
   } else {
     for (const TruthTable& table : truth_tables(*rows)) std::cout << table.name << "\n\n" << table.text << '\n';
   }
-  return exit_fine;
+  return exit_code_of(*rows);
 }
 
 }  // namespace
@@ -91,7 +102,8 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
   command->footer(
       "'truth': every measured run of experiments/papers/measured_runs.yaml, by efficiencies and by rooflines. Prints "
       "the\ntables of docs/truth.md. -o writes DIR/truth.csv and the tables of DIR/truth.md, if that "
-      "is there:\n  plimsoll reproduce truth\n  plimsoll reproduce truth --factors -o docs");
+      "is there. Exit code 1\nwhere a run that is expressed has no prediction:\n  plimsoll reproduce truth\n  plimsoll "
+      "reproduce truth --factors -o docs");
   auto arguments = std::make_shared<ReproduceArguments>();
   command->add_option("subject", arguments->subject, "subject to reproduce: truth")
       ->required()

@@ -167,11 +167,11 @@ class Runs(unittest.TestCase):
 
 
 class WrongInput(unittest.TestCase):
-    def complaint(self, text):
+    def complaint(self, text, code=2):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "runs.yaml"
             file.write_text(text, encoding="utf-8")
-            return program("--runs", str(file), code=2).replace(str(file), "runs.yaml")
+            return program("--runs", str(file), code=code).replace(str(file), "runs.yaml")
 
     RUN = ("format: plimsoll.measured_runs.v1\ngroups:\n  - name: a\n    title: b\n    origin: c\n    efficiency: a100_sxm\n    runs:\n"
            "      - {name: r, trace: uniform:3, platform: ideal, strategy: store_all, measured: 1 s}\n")
@@ -184,6 +184,14 @@ class WrongInput(unittest.TestCase):
                                ("store_all", "store_al", "did you mean 'store_all'?"),
                                ("platform", "platfrom", "did you mean 'platform'?")):
             self.assertIn(what, self.complaint(self.RUN.replace(old, new)))
+
+    def test_runs_without_a_prediction(self):
+        for old, new, what in (("platform: ideal", "platform: idael", "did you mean 'ideal'?"),
+                               ("a100_sxm", "a100_smx", "did you mean 'a100_sxm'?"),
+                               ("uniform:3", "uniform:3x", "uniform:3x")):
+            said = self.complaint(self.RUN.replace(old, new), code=1)
+            self.assertIn("no prediction of 'r' of a: ", said)
+            self.assertIn(what, said)
 
     def test_groups(self):
         self.assertIn("did you mean 'vtrain'?", program("--group", "vtrian", code=2))
