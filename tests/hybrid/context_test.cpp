@@ -13,13 +13,11 @@
 #include "platforms/platform_file.h"
 #include "sim/core/collective_op.h"
 #include "sim/core/names.h"
-#include "sim/engine/event/event_engine.h"
-#include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
-#include "sim/judge/check.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/compose/transformed.h"
+#include "tests/hybrid/judged_plan.h"
 #include "tests/hybrid/rank_numbers.h"
 #include "traces/models/synthetic.h"
 #include "traces/trace_file.h"
@@ -41,33 +39,9 @@ std::string sequence_graph(const Sequence& of, std::string_view more = {}) {
 constexpr const char* small_llama =
     "llama:layers=1,width=24,heads=12,kv_heads=6,inner=12,sequence=12,batch=1,vocabulary=12";
 
-Problem context_problem(std::variant<Chain, Graph> model, std::string_view spec, std::uint32_t micro_batches,
-                        Optimizer optimizer) {
-  const std::vector<Pass> passes = parse_spec(spec, "test");
-  auto made = make_problem(std::move(model), load_platform("h100_sxm_8"),
-                           {.micro_batches = micro_batches, .optimizer = optimizer, .backward = backward_for(passes)});
-  return transformed(std::get<Problem>(std::move(made)), passes);
-}
-
 Problem context_problem(const std::string& trace, std::string_view spec, std::uint32_t micro_batches = 1,
                         Optimizer optimizer = Optimizer::adam) {
-  return context_problem(synthetic_model(trace), spec, micro_batches, optimizer);
-}
-
-/// After both engines and the judge have seen it.
-Plan context_plan(const Problem& problem, std::string_view spec) {
-  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::nullopt);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  Plan made = std::get<Plan>(std::move(outcome));
-  for (const Violation& found : check(made.schedule, problem.graph, problem.platform)) FAIL_CHECK(found.what);
-  const Timeline event = simulate_event(made.schedule, problem.platform),
-                 reference = simulate_simgrid(made.schedule, problem.platform);
-  CHECK(event.makespan.value == Approx(reference.makespan.value).epsilon(1e-9));
-  CHECK(event.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
-  Bytes peak;
-  for (const Device& device : problem.platform.devices) peak = std::max(peak, event.peaks[device.memory.index].bytes);
-  CHECK(peak == made.peak);
-  return made;
+  return problem_on(trace, "h100_sxm_8", micro_batches, spec, optimizer);
 }
 
 /// Bytes by kind of collective, forward and backward of one layer: of four layers less those of two, halved.
@@ -108,7 +82,7 @@ std::int64_t kept_by_first_layer(const Graph& graph) {
 
 std::string context_refusal(std::variant<Chain, Graph> model, std::string_view spec, std::uint32_t micro_batches = 1) {
   try {
-    context_problem(std::move(model), spec, micro_batches, Optimizer::adam);
+    problem_on(std::move(model), "h100_sxm_8", micro_batches, spec);
   } catch (const InputError& error) {
     return error.what();
   }
@@ -278,7 +252,7 @@ TEST_CASE("one rank that has all positions trains plainly", "[hybrid][context]")
   for (const std::string& trace : {sequence_graph({}), std::string(small_llama)}) {
     const Problem plain = context_problem(trace, "store_all"), alone = context_problem(trace, "context(ranks=1)");
     CHECK(alone.graph.ops.size() == plain.graph.ops.size());
-    const Plan one = context_plan(alone, "context(ranks=1)"), other = context_plan(plain, "store_all");
+    const Plan one = judged_plan(alone, "context(ranks=1)"), other = judged_plan(plain, "store_all");
     CHECK(one.peak == other.peak);
     CHECK(one.makespan == other.makespan);
   }
@@ -292,10 +266,10 @@ TEST_CASE("context parallelism works with other strategies", "[hybrid][context]"
                            "context(ranks=4,way=all_to_all)|data_parallel(ranks=2)|rotor|offload_greedy",
                            "recompute_ops|context(ranks=4)|1f1b(stages=2)", "context(ranks=4)|zb_h1(stages=2)"}) {
     CAPTURE(spec);
-    context_plan(context_problem(sequence_graph({.layers = 3}), spec, 4), spec);
+    judged_plan(context_problem(sequence_graph({.layers = 3}), spec, 4), spec);
   }
-  context_plan(context_problem(small_llama, "context(ranks=3)|1f1b(stages=2)|rotor", 4),
-               "context(ranks=3)|1f1b(stages=2)|rotor");
+  judged_plan(context_problem(small_llama, "context(ranks=3)|1f1b(stages=2)|rotor", 4),
+              "context(ranks=3)|1f1b(stages=2)|rotor");
 }
 
 TEST_CASE("positions that cannot be shared out are refused with the numbers", "[hybrid][context]") {

@@ -11,16 +11,10 @@
 #include <variant>
 #include <vector>
 
-#include "platforms/platform_file.h"
 #include "sim/core/collective_op.h"
-#include "sim/engine/event/event_engine.h"
-#include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
-#include "sim/judge/check.h"
 #include "strategies/compose/plan.h"
-#include "strategies/compose/spec.h"
-#include "strategies/compose/transformed.h"
-#include "traces/models/synthetic.h"
+#include "tests/hybrid/judged_plan.h"
 
 using namespace plimsoll;
 
@@ -38,26 +32,7 @@ std::string mixture_graph(const Mixture& of) {
 }
 
 Problem mixture_problem(const std::string& trace, std::string_view spec, Optimizer optimizer = Optimizer::adam) {
-  const std::vector<Pass> passes = parse_spec(spec, "test");
-  auto made = make_problem(synthetic_model(trace), load_platform("h100_sxm_8"),
-                           {.micro_batches = 8, .optimizer = optimizer, .backward = backward_for(passes)});
-  return transformed(std::get<Problem>(std::move(made)), passes);
-}
-
-/// After both engines and the judge have seen it.
-Plan mixture_plan(const Problem& problem, std::string_view spec) {
-  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::nullopt);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  Plan made = std::get<Plan>(std::move(outcome));
-  for (const Violation& found : check(made.schedule, problem.graph, problem.platform)) FAIL_CHECK(found.what);
-  const Timeline event = simulate_event(made.schedule, problem.platform),
-                 reference = simulate_simgrid(made.schedule, problem.platform);
-  CHECK(event.makespan.value == Approx(reference.makespan.value).epsilon(1e-9));
-  CHECK(event.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
-  Bytes peak;
-  for (const Device& device : problem.platform.devices) peak = std::max(peak, event.peaks[device.memory.index].bytes);
-  CHECK(peak == made.peak);
-  return made;
+  return problem_on(trace, "h100_sxm_8", 8, spec, optimizer);
 }
 
 std::vector<const Op*> exchanges_of(const Graph& graph, CollectiveKind kind, std::string_view axis) {
@@ -224,7 +199,7 @@ TEST_CASE("one rank with all experts trains plainly", "[hybrid][expert]") {
   const Problem plain = mixture_problem(mixture_graph({}), "store_all"),
                 alone = mixture_problem(mixture_graph({}), "expert(ranks=1,imbalance=3)");
   CHECK(alone.graph.ops.size() == plain.graph.ops.size());
-  const Plan one = mixture_plan(alone, "expert(ranks=1)"), other = mixture_plan(plain, "store_all");
+  const Plan one = judged_plan(alone, "expert(ranks=1)"), other = judged_plan(plain, "store_all");
   CHECK(one.peak == other.peak);
   CHECK(one.makespan.value == Approx(other.makespan.value).epsilon(1e-12));
 }
@@ -238,7 +213,7 @@ TEST_CASE("expert parallelism works with other strategies", "[hybrid][expert]") 
                            "expert(ranks=2)|data_parallel(ranks=2)|interleaved(stages=2)|selective",
                            "expert(ranks=4)|zero2(ranks=2)|offload_greedy", "expert(ranks=4)|zb_h1(stages=2)"}) {
     CAPTURE(spec);
-    mixture_plan(mixture_problem(mixture_graph({.layers = 3}), spec), spec);
+    judged_plan(mixture_problem(mixture_graph({.layers = 3}), spec), spec);
   }
 }
 
@@ -248,14 +223,14 @@ TEST_CASE("experts shared out keep less, and imbalance costs time and memory", "
   std::optional<Plan> before;
   for (const int n : {1, 2, 4, 8}) {
     const std::string spec = "expert(ranks=" + std::to_string(n) + ")";
-    Plan made = mixture_plan(mixture_problem(trace, spec), spec);
+    Plan made = judged_plan(mixture_problem(trace, spec), spec);
     if (before) CHECK(made.peak < before->peak);
     before = std::move(made);
   }
   Seconds time;
   Bytes peak;
   for (const char* spec : {"expert(imbalance=1)", "expert(imbalance=1.2)", "expert(imbalance=2)"}) {
-    const Plan made = mixture_plan(mixture_problem(trace, spec), spec);
+    const Plan made = judged_plan(mixture_problem(trace, spec), spec);
     CHECK(made.makespan > time);
     CHECK(made.peak >= peak);
     time = made.makespan;

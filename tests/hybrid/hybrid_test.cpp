@@ -9,15 +9,13 @@
 #include "platforms/platform_file.h"
 #include "sim/core/collective_op.h"
 #include "sim/core/names.h"
-#include "sim/engine/event/event_engine.h"
-#include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
-#include "sim/judge/check.h"
 #include "sim/mesh/collective_times.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/transforms/recompute_ops.h"
+#include "tests/hybrid/judged_plan.h"
 #include "traces/models/synthetic.h"
 
 using namespace plimsoll;
@@ -32,31 +30,6 @@ std::string graph_of(const Shape& of, std::string_view more = {}) {
   return "transformer:layers=" + std::to_string(of.layers) + ",width=" + std::to_string(of.h) +
          ",heads=" + std::to_string(of.a) + ",sequence=" + std::to_string(of.s) + ",batch=" + std::to_string(of.b) +
          ",vocabulary=" + std::to_string(of.v) + ",view=graph" + std::string(more);
-}
-
-Problem problem_on(const std::string& trace, const std::string& platform, std::uint32_t micro_batches,
-                   std::string_view spec, Optimizer optimizer = Optimizer::adam) {
-  const std::vector<Pass> passes = parse_spec(spec, "test");
-  auto made = make_problem(synthetic_model(trace), load_platform(platform),
-                           {.micro_batches = micro_batches, .optimizer = optimizer, .backward = backward_for(passes)});
-  REQUIRE(std::holds_alternative<Problem>(made));
-  return transformed(std::get<Problem>(std::move(made)), passes);
-}
-
-/// The plan, after every judge has seen it.
-Plan judged_plan(const Problem& problem, std::string_view spec, std::optional<Bytes> budget = std::nullopt) {
-  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), budget);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  Plan made = std::get<Plan>(std::move(outcome));
-  for (const Violation& found : check(made.schedule, problem.graph, problem.platform)) FAIL_CHECK(found.what);
-  const Timeline event = simulate_event(made.schedule, problem.platform),
-                 reference = simulate_simgrid(made.schedule, problem.platform);
-  CHECK(event.makespan.value == Approx(reference.makespan.value).epsilon(1e-9));
-  CHECK(event.makespan.value == Approx(made.makespan.value).epsilon(1e-9));
-  Bytes peak;
-  for (const Device& device : problem.platform.devices) peak = std::max(peak, event.peaks[device.memory.index].bytes);
-  CHECK(peak == made.peak);
-  return made;
 }
 
 /// What a layer's forward leaves for the backward.
