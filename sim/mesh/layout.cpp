@@ -1,6 +1,7 @@
 #include "sim/mesh/layout.h"
 
 #include <algorithm>
+#include <span>
 
 #include "sim/core/expects.h"
 
@@ -26,7 +27,7 @@ class Relaying {
       if (now_[a].kind == partial && to_[a].kind != partial) reduce(a);
     }
     for (auto a = static_cast<std::uint32_t>(now_.size()); a-- > 0;) {
-      if (now_[a].kind == cut && must_go(a)) gather(a);
+      if (now_[a].kind == cut && must_go(a) && !exchange(a)) step(a, CollectiveKind::all_gather, {});
     }
     for (std::uint32_t a = 0; a < now_.size(); ++a) {
       if (now_[a] != to_[a]) step(a, std::nullopt, to_[a]);
@@ -40,17 +41,19 @@ class Relaying {
     now_[axis] = to;
   }
 
-  /// Whether a share of the dimension along this axis is one of what the others leave, as it must be in the end.
-  bool may_cut_next(std::uint32_t axis, std::uint8_t dim) const {
-    for (std::size_t a = 0; a < now_.size(); ++a) {
-      const bool is_cut = cuts(now_, a, dim), will_be = cuts(to_, a, dim);
-      if (a < axis ? is_cut != will_be : is_cut) return false;
+  /// Whether shares of the dimension along these axes, ascending, are shares of what the others leave, as they must be
+  /// in the end.
+  bool may_cut_next(std::span<const std::uint32_t> axes, std::uint8_t dim) const {
+    for (std::uint32_t a = 0; a < now_.size(); ++a) {
+      const bool is_next = std::ranges::find(axes, a) != axes.end();
+      const bool is_cut = is_next || cuts(now_, a, dim), will_be = cuts(to_, a, dim);
+      if (a <= axes.back() ? is_cut != will_be : is_cut) return false;
     }
-    return cuts(to_, axis, dim);
+    return true;
   }
 
   void reduce(std::uint32_t axis) {
-    if (to_[axis].kind == cut && may_cut_next(axis, to_[axis].dim)) {
+    if (to_[axis].kind == cut && may_cut_next(std::span(&axis, 1), to_[axis].dim)) {
       return step(axis, CollectiveKind::reduce_scatter, to_[axis]);
     }
     step(axis, CollectiveKind::all_reduce, {});
@@ -65,11 +68,20 @@ class Relaying {
     return false;
   }
 
-  void gather(std::uint32_t axis) {
-    if (to_[axis].kind == cut && to_[axis].dim != now_[axis].dim && may_cut_next(axis, to_[axis].dim)) {
-      return step(axis, CollectiveKind::all_to_all, to_[axis]);
+  /// What is cut along this axis, and along axes outside of it that go the same way, becomes shares of another
+  /// dimension, along as many of them as can at once. Whether it does.
+  bool exchange(std::uint32_t axis) {
+    const AxisLayout from = now_[axis], to = to_[axis];
+    if (to.kind != cut || to.dim == from.dim) return false;
+    std::vector<std::uint32_t> axes;
+    for (std::uint32_t a = axis + 1; a-- > 0;) {
+      if (now_[a] != from) continue;
+      if (to_[a] != to) break;
+      axes.insert(axes.begin(), a);
     }
-    step(axis, CollectiveKind::all_gather, {});
+    while (!axes.empty() && !may_cut_next(axes, to.dim)) axes.erase(axes.begin());
+    for (std::size_t k = axes.size(); k-- > 0;) step(axes[k], CollectiveKind::all_to_all, to);
+    return !axes.empty();
   }
 
   Layout now_;
@@ -121,8 +133,8 @@ std::optional<std::vector<JointRelayout>> joint_relayouts(const Layout& from, co
   for (const Relayout& step : *steps) {
     const AxisLayout before = now[step.axis];
     now[step.axis] = step.to;
-    const bool goes_on = !joint.empty() && joint.back().kind == step.kind && step.kind != CollectiveKind::all_to_all &&
-                         before_last->dim == before.dim && joint.back().after[joint.back().axes.front()] == step.to;
+    const bool goes_on = !joint.empty() && joint.back().kind == step.kind && before_last->dim == before.dim &&
+                         joint.back().after[joint.back().axes.front()] == step.to;
     if (!goes_on) joint.push_back({{}, step.kind, {}});
     joint.back().axes.push_back(step.axis);
     std::ranges::sort(joint.back().axes);

@@ -60,12 +60,14 @@ struct JointRelayout {
   Layout after;
 };
 
-/// As relayouts, with steps of one kind that follow each other put together: sums, and shares of one dimension.
+/// As relayouts, with steps of one kind that follow each other put together: sums, and shares of one dimension that are
+/// gathered, taken, or exchanged for those of another one.
 std::optional<std::vector<JointRelayout>> joint_relayouts(const Layout& from, const Layout& to);
 
 /// The steps from one layout to another, or nothing where there is no way (a partial sum is never made of values).
 /// Partial sums are reduced first, by a reduce_scatter where they end cut along a dimension, else an all_reduce; then
-/// what is cut is gathered or, where another dimension is cut, exchanged (all_to_all); then shares are taken.
+/// what is cut is gathered or, where another dimension is cut, exchanged (all_to_all); then shares are taken. Exchanges
+/// of one dimension that follow each other are shares in the end only, when all of them are made.
 std::optional<std::vector<Relayout>> relayouts(const Layout& from, const Layout& to);
 
 }  // namespace plimsoll

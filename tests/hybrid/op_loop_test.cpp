@@ -98,5 +98,11 @@ TEST_CASE("values are laid out anew with the collectives that it takes", "[hybri
   // A sum over the outer axis cannot end inside of shares along the inner one.
   CHECK(kinds({partial, cut(0)}, {cut(0), cut(0)}) ==
         Steps{{0, all_reduce}, {1, all_gather}, {0, std::nullopt}, {1, std::nullopt}});
+  // Shares of one dimension for those of another: along both axes at once, or along the inner one alone.
+  CHECK(kinds({cut(0), cut(0)}, {cut(1), cut(1)}) == Steps{{1, all_to_all}, {0, all_to_all}});
+  CHECK(joint_relayouts({cut(0), cut(0)}, {cut(1), cut(1)})->size() == 1);
+  CHECK(kinds({cut(0), cut(0)}, {cut(0), cut(1)}) == Steps{{1, all_to_all}});
+  CHECK(kinds({cut(0), cut(0)}, {cut(1), cut(2)}) == Steps{{1, all_to_all}, {0, all_to_all}});
+  CHECK(joint_relayouts({cut(0), cut(0)}, {cut(1), cut(2)})->size() == 2);
   CHECK_FALSE(relayouts({whole}, {partial}));
 }

@@ -262,6 +262,18 @@ double AllSplits::bytes(TensorId t, const Layout& layout) const {
   return share;
 }
 
+namespace {
+
+/// Whether shares along one dimension become shares along another one.
+bool exchanges(const Layout& from, const Layout& to) {
+  if (from == to) return false;
+  const auto steps = joint_relayouts(from, to);
+  return std::ranges::any_of(steps.value(),
+                             [](const JointRelayout& step) { return step.kind == CollectiveKind::all_to_all; });
+}
+
+}  // namespace
+
 double AllSplits::relayout(TensorId t, const Layout& from, const Layout& to) {
   if (from == to) return 0;
   double sum = 0;
@@ -373,10 +385,12 @@ void AllSplits::add_uses() {
             continue;
           }
           const Layout made = layout(home->op, home->operand, home->is_output, from);
-          use.seconds.push_back(relayout(TensorId{t}, made, layout(place.op, place.operand, false, to)));
+          const Layout needed = layout(place.op, place.operand, false, to);
+          use.seconds.push_back(relayout(TensorId{t}, made, needed));
           const bool is_partial = std::ranges::any_of(
               made, [](const AxisLayout& along) { return along.kind == AxisLayout::Kind::partial; });
-          use.least.push_back(is_partial && !sums ? 0 : use.seconds.back());
+          const bool may_stay = begins && exchanges(made, needed);
+          use.least.push_back((is_partial && !sums) || may_stay ? 0 : use.seconds.back());
         }
       }
       if (use.is_counted) counted_[use.reader.index].push_back(uses_.size());

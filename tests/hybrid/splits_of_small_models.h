@@ -38,9 +38,9 @@ class AllSplits {
   /// other.
   double cost(const Choices&) const;
   /// What an iteration takes at least. Op after op its launch and work, and of every value that is made or given the
-  /// relayouts to its first reader and to its first one in the backward, unless that reads partial sums which the
-  /// forward has summed. Beside them, one after the other, the sums of gradients, each not before its gradient is
-  /// there.
+  /// relayouts to its first reader and to its first one in the backward. The latter counts neither for partial sums
+  /// that the forward has summed nor where the forward may have exchanged the shares so already. Beside them, one after
+  /// the other, the sums of gradients, each not before its gradient is there.
   double bound(const Choices&) const;
 
   SplitPlan plan(const Choices&) const;
