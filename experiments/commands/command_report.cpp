@@ -17,8 +17,9 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
   command->footer(
       "Prints a table for each trace and platform, and the paths of the files that it writes: results.csv, "
       "report.html\n(opens in any browser, needs no network) and, for each trace and platform, the trade-off of "
-      "iteration time against\nmemory as SVG, PDF and PNG (drawn by python3 with matplotlib). The sweep need not be "
-      "finished:\n  plimsoll sweep experiments/demo.yaml -o out/demo -j 0\n  plimsoll report out/demo");
+      "iteration time against\nmemory as SVG, PDF and PNG (drawn by python3 with matplotlib). A load line that "
+      "'plimsoll load -o' has left in the\nfolder comes first. The sweep need not be finished:\n  plimsoll sweep "
+      "experiments/demo.yaml -o out/demo -j 0\n  plimsoll report out/demo");
   auto arguments = std::make_shared<Arguments>();
   command->add_option("results", arguments->results, "folder with the results of a sweep")
       ->required()

@@ -10,6 +10,7 @@
 #include "experiments/report/drawing.h"
 #include "experiments/report/gantt.h"
 #include "experiments/report/mesh_picture.h"
+#include "experiments/report/shown_load.h"
 #include "experiments/study/class_bound.h"
 #include "experiments/study/csv.h"
 #include "experiments/study/result_fields.h"
@@ -280,6 +281,11 @@ Json with_numbers(const Json& record) {
   return timeline;
 }
 
+void draw_load(const fs::path& results, const fs::path& folder, std::vector<fs::path>& files) {
+  draw_by_python("experiments/plot_load.py", {(results / "load.json").string(), folder.string()});
+  for (const char* name : {"load.svg", "load.pdf", "load.png"}) files.push_back(folder / name);
+}
+
 void draw_gantts(const Json& figure, const SweepContents& contents, const fs::path& folder,
                  std::vector<fs::path>& files) {
   if (!figure.contains("gantts")) return;
@@ -340,7 +346,7 @@ std::string report_html(const Json& data, std::string timelines) {
     for (std::size_t end = 0; (end = text.find('<', end)) != std::string::npos;) text.replace(end, 1, "\\u003c");
     return text;
   };
-  for (const std::string name : {"page.css", "uplot.js", "values.js", "figure.js", "prices.js", "labels.js",
+  for (const std::string name : {"page.css", "uplot.js", "values.js", "load.js", "figure.js", "prices.js", "labels.js",
                                  "timeline.js", "detail.js", "table.js", "page.js"}) {
     put("@" + name + "@", read_text_file(shipped_file("experiments/report_page/" + name)));
   }
@@ -358,11 +364,18 @@ std::vector<fs::path> write_report(const fs::path& results, const fs::path& fold
   if (contents.records.empty()) throw InputError(located(results.string(), {}, "", "holds no results yet"));
   fs::create_directories(folder, error);
   if (error) throw OutputError(located(folder.string(), {}, "", "cannot make the folder: " + error.message()));
-  const Json data = report_data(contents, made_by);
+  Json data = report_data(contents, made_by);
+  if (const Json load = read_load(results); !load.is_null()) data["load"] = load;
   std::vector<fs::path> files{folder / "results.csv", folder / "report.html", folder / "report.json"};
   write_text_file(files[0], results_csv(contents, made_by));
   write_text_file(files[1], report_html(data, report_timelines(contents)));
   write_json_file(files[2], data);
+  if (data.contains("load") && has_load_picture(data["load"])) {
+    draw_load(results, folder, files);
+    Json shown = data;
+    shown["load"]["picture"] = read_text_file(folder / "load.svg");
+    write_text_file(files[1], report_html(shown, report_timelines(contents)));
+  }
   for (const Json& figure : data["figures"]) {
     draw_gantts(figure, contents, folder, files);
     draw_meshes(figure, contents, folder, files);

@@ -84,6 +84,7 @@ function setTheme(theme) {
 document.title = `${report.experiment.name}: Plimsoll report`;
 document.getElementById("name").textContent = report.experiment.name;
 document.getElementById("made").textContent = `Made by ${report.made_by}. Results by ${report.results_by}.`;
+if (report.load) document.getElementById("figures").append(loadLine(report.load));
 for (const figure of report.figures) document.getElementById("figures").append(section(figure));
 for (const none of report.impossible) {
   document.getElementById("figures").append(element("p", {}, `${none.trace} on ${none.platform}: no answers: ${none.reason}`));

@@ -64,7 +64,7 @@ function rowsAsText() {
 
 function table() {
   columns = COLUMNS.filter(([name, value]) => USUAL.includes(name) || new Set(rows.map(value)).size > 1);
-  const head = document.querySelector("thead tr");
+  const head = document.querySelector("#rows thead tr");
   columns.forEach(([name, value, format, meaning]) => {
     const th = element("th", {"aria-sort": "none", scope: "col", ...(format ? {class: "number"} : {})});
     const button = element("button", {type: "button", ...(meaning ? {title: meaning.replaceAll("`", "")} : {})}, name);

@@ -15,7 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ROOT / "experiments/report_page"
-SCRIPTS = ("values.js", "figure.js", "prices.js", "labels.js", "timeline.js", "detail.js", "table.js", "page.js")
+SCRIPTS = ("values.js", "load.js", "figure.js", "prices.js", "labels.js", "timeline.js", "detail.js", "table.js", "page.js")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 try:
     import plot
@@ -48,6 +48,17 @@ def made_up_report(strategies, points):
         ("recompute_s", "recomputing", "s"), ("new_field_bytes", "a new field", "B"), ("note", "note", "text"))]
     return {"experiment": {"name": "made up", "strategies": [s["strategy"] for s in series]}, "fields": fields, "made_by": "a test", "results_by": "a test",
             "figures": [figure], "impossible": []}
+
+
+def made_up_load():
+    """Of two strategies one has a largest value; of the other no value fits."""
+    point = {"value": 49, "makespan_s": 0.442, "peak_bytes": 148 * 10**9}
+    following = {"value": 50, "proof": "strategy", "needs_bytes": 152 * 10**9, "needs_is_proven": True, "bound_bytes": None, "reason": "too large"}
+    return {"trace": "gpt <2>", "platform": "h200", "vary": "batch", "memory_budget_bytes": 150 * 10**9, "micro_batches": 1,
+            "optimizer": "adam", "batch": 1, "sequence": 1024, "bound": {"largest": 600, "points": [
+                {"value": 600, "least_bytes": 149 * 10**9}, {"value": 601, "least_bytes": 151 * 10**9}]}, "lines": [
+                    {"strategy": "store_all", "largest": point, "next": following, "points": [{"outcome": "feasible", **point}]},
+                    {"strategy": "rotor", "largest": None, "next": None, "points": []}]}
 
 
 def browse(page):
@@ -154,6 +165,25 @@ class Page(unittest.TestCase):
         self.assertIn('aria-label="timeline of strategy0', detail)
         self.assertIn("In memory at the peak", detail)
         self.assertIn("recomputing 100.0 ms, a new field 3.000 kB", detail)
+
+    def test_the_load_line_comes_first(self):
+        report = made_up_report(2, 6)
+        plain = browse(page_of(report))[0]
+        self.assertNotIn('class="load"', plain)
+        svg = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="40"><text>100 % "a"</text></svg>'
+        report["load"] = {**made_up_load(), "picture": svg}
+        loaded = 'const i = document.querySelector(".load img"); i.decode().then(() => { document.body.dataset.size = i.naturalWidth; });'
+        dom, _ = browse(page_of(report, script=loaded))
+        self.assertIn('data-size="90"', dom)  # the browser has drawn it
+        figures = dom[dom.index('<main id="figures">'):]
+        self.assertLess(figures.index("Load line: gpt &lt;2&gt; on h200"), figures.index("model on machine"))
+        rows = re.findall(r"<tr>(.*?)</tr>", figures[:figures.index("model on machine")])
+        cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows[1:]]
+        self.assertEqual(rows[0].count("<th"), 5)
+        self.assertEqual(cells, [["store_all", "49", "442.0 ms", "148.0 GB", "50 needs 152.0 GB"], ["rotor", "-", "-", "-", "no value fits"]])
+        self.assertIn("gradients and states there fits 601.", figures)
+        del report["load"]["picture"]  # where matplotlib is missing
+        self.assertNotIn("<img", browse(page_of(report))[0])
 
     def test_the_page_draws_prices(self):
         dom, _ = browse(page_of(made_up_report(2, 6)))

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "experiments/report/report_table.h"
+#include "experiments/report/shown_load.h"
 #include "experiments/study/csv.h"
 #include "experiments/study/memory_by_kind.h"
 #include "experiments/study/result_fields.h"
@@ -251,12 +252,8 @@ TEST_CASE("the page holds its data, whatever the names, and asks for nothing els
   }
 }
 
-TEST_CASE("a report draws the same figures every time", "[report][eleventh-4]") {
-  if (std::system("/usr/bin/python3 -c 'import matplotlib' 2>/dev/null") != 0) {
-    WARN("python3-matplotlib is not here");
-    return;
-  }
-  const TemporaryFolder folder;
+/// The results of a sweep with timelines, as a folder has them.
+void write_sweep_to(const TemporaryFolder& folder) {
   SweepContents made = contents();
   made.cases.at(0).budgets = {Bytes{19}, Bytes{20}, Bytes{22}};
   Json manifest{{"format", "plimsoll.sweep.v1"}, {"identity", made.identity}, {"cases", Json::array()}};
@@ -282,6 +279,18 @@ TEST_CASE("a report draws the same figures every time", "[report][eleventh-4]") 
     lines += record.dump() + "\n";
   }
   write_text_file(folder.path / "results.jsonl", lines);
+}
+
+bool matplotlib_is_here() {
+  if (std::system("/usr/bin/python3 -c 'import matplotlib' 2>/dev/null") == 0) return true;
+  WARN("python3-matplotlib is not here");
+  return false;
+}
+
+TEST_CASE("a report draws the same figures every time", "[report][eleventh-4]") {
+  if (!matplotlib_is_here()) return;
+  const TemporaryFolder folder;
+  write_sweep_to(folder);
   for (const char* where : {"first", "second"}) {
     const std::vector<std::filesystem::path> files = write_report(folder.path, folder.path / where, "test");
     CHECK(files.size() == 9);
@@ -291,6 +300,93 @@ TEST_CASE("a report draws the same figures every time", "[report][eleventh-4]") 
                            "report.html", "results.csv"}) {
     INFO(name);
     CHECK(read_text_file(folder.path / "first" / name) == read_text_file(folder.path / "second" / name));
+  }
+}
+
+/// A load line of one value that fits.
+Json load_of_one() {
+  const Json point{{"value", 3}, {"outcome", "feasible"}, {"makespan_s", 0.5}, {"peak_bytes", 20}};
+  const Json next{{"value", 4},
+                  {"proof", "strategy"},
+                  {"needs_bytes", 30},
+                  {"needs_is_proven", true},
+                  {"bound_bytes", nullptr},
+                  {"reason", "too large"}};
+  return {{"format", "plimsoll.load.v1"},
+          {"trace", "mlp:layers=2"},
+          {"platform", "ideal"},
+          {"vary", "batch"},
+          {"memory_budget_bytes", 22},
+          {"micro_batches", 1},
+          {"optimizer", "none"},
+          {"batch", 1},
+          {"sequence", nullptr},
+          {"lines", {{{"strategy", "store_all"}, {"largest", point}, {"next", next}, {"points", {point}}}}},
+          {"bound", {{"largest", nullptr}, {"points", Json::array()}}}};
+}
+
+TEST_CASE("a report shows the load line of its folder before all figures", "[report][load]") {
+  if (!matplotlib_is_here()) return;
+  const TemporaryFolder folder;
+  write_sweep_to(folder);
+  write_json_file(folder.path / "load.json", load_of_one());
+  const std::vector<std::filesystem::path> files = write_report(folder.path, folder.path / "out", "test");
+  REQUIRE(files.size() == 12);
+  CHECK(files[3] == folder.path / "out" / "load.svg");
+  for (const std::filesystem::path& file : files) CHECK(std::filesystem::file_size(file) > 100);
+  const Json data = Json::parse(read_text_file(folder.path / "out" / "report.json"));
+  CHECK(data["load"] == load_of_one());
+  std::string picture = Json(read_text_file(folder.path / "out" / "load.svg")).dump();
+  for (std::size_t at = 0; (at = picture.find('<', at)) != std::string::npos;) picture.replace(at, 1, "\\u003c");
+  CHECK(read_text_file(folder.path / "out" / "report.html").find("\"picture\":" + picture) != std::string::npos);
+  SECTION("where no value fits there is no picture") {
+    Json none = load_of_one();
+    none["lines"][0].update({{"largest", nullptr}, {"next", nullptr}, {"points", Json::array()}});
+    write_json_file(folder.path / "load.json", none);
+    CHECK(write_report(folder.path, folder.path / "none", "test").size() == 9);
+    CHECK(Json::parse(read_text_file(folder.path / "none" / "report.json"))["load"] == none);
+  }
+}
+
+TEST_CASE("a report refuses a load line that is not whole", "[report][load]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path / "load.json";
+  const auto refusal = [&](const std::string& text) {
+    write_text_file(file, text);
+    try {
+      read_load(folder.path);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(read_load(folder.path).is_null());
+  CHECK(refusal(load_of_one().dump()).empty());
+  const std::string what = file.string() + ": is not what 'plimsoll load -o' writes";
+  for (const char* text : {"", "{", "[]", "{}", "{\"format\":\"plimsoll.sweep.v1\"}"}) CHECK(refusal(text) == what);
+  const Json whole = load_of_one();
+  for (const auto& [key, value] : whole.items()) {
+    Json lacking = whole;
+    lacking.erase(key);
+    CAPTURE(key);
+    CHECK(refusal(lacking.dump()) == what);
+  }
+  const std::array changed{"/lines/0/strategy",
+                           "/lines/0/largest/value",
+                           "/lines/0/largest/peak_bytes",
+                           "/lines/0/next",
+                           "/lines/0/next/proof",
+                           "/lines/0/points/0/makespan_s",
+                           "/lines/0/points",
+                           "/lines/0",
+                           "/bound/points",
+                           "/bound/points/0",
+                           "/batch"};
+  for (const char* path : changed) {
+    Json other = load_of_one();
+    other[Json::json_pointer(path)] = Json::object();
+    CAPTURE(path);
+    CHECK(refusal(other.dump()) == what);
   }
 }
 
