@@ -18,8 +18,13 @@
 // Both: from the second backward on, the gradients are there too. Before the second backward of a line
 // min(m - 1, p - r) micro-batches are in flight. With split backwards weight gradients lag behind by at most p
 // micro-batches: with 2 p of them or more some are made before the last forward, at which p - r are in flight.
+//
+// ZeRO 2 and 3 in pipelines may cut elsewhere than at the stages' own times: then it is the least over all cuts.
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
 
 #include "strategies/hybrid/cluster/bounds.h"
 #include "strategies/list.h"
@@ -66,10 +71,10 @@ std::uint32_t forwards_kept(const std::vector<Turn>& turns) {
   return most;
 }
 
-Activations activations(const BoundedPoint& of, std::uint32_t rank) {
+Activations activations(const BoundedPoint& of, const DeviceCosts& device, std::uint32_t rank) {
   const ClusterSchedule& way = of.point.way();
   const std::uint32_t p = of.point.stages, m = of.micro_batches, v = of.point.chunks;
-  const Left left = left_by(of.devices[rank], of.point.saving());
+  const Left left = left_by(device, of.point.saving());
   if (way.strategy == nullptr) return {left.all + left.more, m > 1 ? left.all + left.more : Bytes{}};
   if (way.shape == PipelineShape::v) {
     return {std::max(times(of.parts_kept.empty() ? 1 : of.parts_kept[rank], left.smallest), left.all), {}};
@@ -85,10 +90,12 @@ Activations activations(const BoundedPoint& of, std::uint32_t rank) {
   return {alone, m > 1 ? times(std::min(m - 1, most), left.all) + left.more : Bytes{}};
 }
 
-MemoryBound of_rank(const BoundedPoint& of, std::uint32_t rank) {
-  const DeviceCosts& device = of.devices[rank];
+MemoryBound larger(const MemoryBound& a, const MemoryBound& b) {
+  return a.total() < b.total() ? b : a;
+}
+
+MemoryBound of_device(const BoundedPoint& of, const DeviceCosts& device, const Activations& kept) {
   const std::uint32_t d = of.point.replicas, z = of.point.zero;
-  const Activations kept = activations(of, rank);
   const MemoryBound at_end{.parameters = share(device.parameters, z > 2 ? d : 1),
                            .gradients = share(device.gradients, z > 1 ? d : 1),
                            .states = share(device.states, z > 0 ? d : 1),
@@ -102,9 +109,93 @@ MemoryBound of_rank(const BoundedPoint& of, std::uint32_t rank) {
     first.parameters += gathered;
     if (later.activations > Bytes{}) later.parameters += gathered;
   }
-  return std::max({at_end, first, later},
-                  [](const MemoryBound& a, const MemoryBound& b) { return a.total() < b.total(); });
+  return larger(larger(at_end, first), later);
 }
+
+/// What the fullest device needs wherever the model is cut.
+class AnyCut {
+ public:
+  explicit AnyCut(const BoundedPoint& of) : of_(of), is_had_(of.costs.parameters.size()) {
+    for (const RankStage& stage : of.costs.stages) stages_.push_back(alone(stage));
+  }
+
+  /// Of a line. The least room in which each device takes as many of the stages as it can, and none is left over.
+  MemoryBound of_line() const {
+    Bytes low{}, high = taken_with(Bytes{std::numeric_limits<std::int64_t>::max()})->total();
+    while (low < high) {
+      const Bytes middle{low.count + (high.count - low.count) / 2};
+      if (taken_with(middle)) {
+        high = middle;
+      } else {
+        low = middle + Bytes{1};
+      }
+    }
+    return *taken_with(low);
+  }
+
+  /// Of devices with several parts: the mean, with what one micro-batch leaves of all parts.
+  MemoryBound mean() const {
+    DeviceCosts whole{};
+    for (const DeviceCosts& stage : stages_) add(whole, stage);
+    const MemoryBound all = of_device(of_, whole, {left_by(whole, of_.point.saving()).all, {}});
+    const std::uint32_t p = of_.point.stages;
+    return {.parameters = share(all.parameters, p),
+            .gradients = share(all.gradients, p),
+            .states = share(all.states, p),
+            .activations = share(all.activations, p)};
+  }
+
+ private:
+  /// A device with this stage alone, without what an earlier one may have brought.
+  DeviceCosts alone(const RankStage& stage) {
+    DeviceCosts made{};
+    bool is_first = true;
+    for (const std::uint32_t p : stage.parameters) {
+      if (is_had_[p]) is_first = false;
+      if (is_had_[p]) continue;
+      is_had_[p] = true;
+      made.parameters += of_.costs.parameters[p].bytes;
+      made.states += of_.costs.parameters[p].states;
+    }
+    if (is_first) made.gradients = stage.gradients;
+    made.saved = stage.inner;
+    return made;
+  }
+
+  static void add(DeviceCosts& device, const DeviceCosts& stage) {
+    device.parameters += stage.parameters;
+    device.states += stage.states;
+    device.gradients += stage.gradients;
+    device.saved += stage.saved;
+  }
+
+  /// What the fullest needs then; nothing where stages are left over.
+  std::optional<MemoryBound> taken_with(Bytes room) const {
+    MemoryBound fullest;
+    std::size_t s = 0;
+    for (std::uint32_t rank = 0; rank < of_.point.stages; ++rank) {
+      DeviceCosts device{};
+      MemoryBound needs;
+      for (const std::size_t first = s; s < stages_.size(); ++s) {
+        DeviceCosts more = device;
+        add(more, stages_[s]);
+        if (s > first) more.inputs += of_.costs.stages[s - 1].output;
+        if (s > first) more.saved += of_.costs.stages[s - 1].output;
+        const MemoryBound then = of_device(of_, more, activations(of_, more, rank));
+        if (then.total() > room) break;
+        device = more;
+        needs = then;
+      }
+      fullest = larger(fullest, needs);
+    }
+    if (s < stages_.size()) return std::nullopt;
+    return fullest;
+  }
+
+  const BoundedPoint& of_;
+  std::vector<bool> is_had_;  // by parameter
+  std::vector<DeviceCosts> stages_;
+};
 
 }  // namespace
 
@@ -128,10 +219,14 @@ std::vector<std::uint32_t> forwards_kept(const ClusterPoint& point, std::uint32_
 }
 
 MemoryBound memory_bound(const BoundedPoint& of) {
+  if (of.point.stages > 1 && of.point.zero > 1) {
+    const AnyCut any(of);
+    return of.point.way().shape == PipelineShape::line ? any.of_line() : any.mean();
+  }
   MemoryBound fullest;
   for (std::uint32_t rank = 0; rank < of.point.stages; ++rank) {
-    const MemoryBound own = of_rank(of, rank);
-    if (own.total() > fullest.total()) fullest = own;
+    const DeviceCosts& device = of.devices[rank];
+    fullest = larger(fullest, of_device(of, device, activations(of, device, rank)));
   }
   return fullest;
 }
