@@ -70,12 +70,14 @@ ReadBackPoint read_megatron(const std::string& text) {
   ReadBackPoint read;
   ClusterPoint& point = read.point;
   point.tensor = number("--tensor-model-parallel-size");
+  point.context = number("--context-parallel-size");
+  CHECK((point.context > 1) == (arguments["--cp-comm-type"] == "all_gather"));
   point.stages = number("--pipeline-model-parallel-size");
   point.chunks = number("--num-virtual-stages-per-pipeline-rank");
   point.samples = number("--micro-batch-size");
   read.sequence = arguments.contains("--sequence-parallel");
   read.started = torchrun_processes(text);
-  point.replicas = read.started / (point.tensor * point.stages);
+  point.replicas = read.started / (point.width() * point.stages);
   read.micro_batches = number("--global-batch-size") / (point.replicas * point.samples);
   const std::string shared = arguments["--data-parallel-sharding-strategy"];
   point.zero = shared == "optim_grads_params"                      ? 3
@@ -119,6 +121,10 @@ ReadBackPoint read_torchtitan(const std::string& text, std::uint32_t layers) {
   ReadBackPoint read;
   ClusterPoint& point = read.point;
   point.tensor = number("parallelism.tensor_parallel_degree");
+  if (values.contains("parallelism.context_parallel_degree")) {
+    point.context = number("parallelism.context_parallel_degree");
+    CHECK(values.at("parallelism.context_parallel_rotate_method") == "allgather");
+  }
   point.stages = number("parallelism.pipeline_parallel_degree");
   const std::uint32_t shards = number("parallelism.data_parallel_shard_degree");
   point.replicas = shards * number("parallelism.data_parallel_replicate_degree");
@@ -220,8 +226,9 @@ void check_read_back(const std::string& framework, const std::string& options) {
 
 TEST_CASE("what a framework is told is the point that a cluster has chosen for it", "[cluster][program][eleventh-2]") {
   for (const std::string saver : {"none", "core", "full"}) {
-    for (const std::string options : {",p=1,z=0", ",t=2,p=2,z=1,schedule=interleaved,chunks=2", ",t=1,p=1,z=3,d=8",
-                                      ",p=1,z=2,t=4", ",p=4,t=2", ",schedule=1f1b,p=2,z=0,micro_batch=2", ",d=1"}) {
+    for (const std::string options :
+         {",p=1,z=0", ",t=2,p=2,z=1,schedule=interleaved,chunks=2", ",t=1,p=1,z=3,d=8", ",p=1,z=2,t=4", ",p=4,t=2",
+          ",schedule=1f1b,p=2,z=0,micro_batch=2", ",d=1", ",context=2,t=2,z=0", ",context=4,p=2", ",context=8"}) {
       check_read_back("megatron", options + ",saver=" + saver);
     }
     for (const std::string options : {"", ",p=2,t=2", ",p=2,schedule=zb_v", ",p=4,t=1,schedule=dualpipe_v,z=2",
@@ -230,8 +237,9 @@ TEST_CASE("what a framework is told is the point that a cluster has chosen for i
     }
   }
   for (const std::string saver : {"none", "full"}) {
-    for (const std::string options : {"", ",p=1,z=0,t=1", ",p=2,t=2,z=2,schedule=zb_v", ",p=2,schedule=gpipe+1f1b",
-                                      ",p=2,schedule=interleaved,chunks=2", ",p=1,t=8", ",p=1,z=3,t=2"}) {
+    for (const std::string options :
+         {"", ",p=1,z=0,t=1", ",p=2,t=2,z=2,schedule=zb_v", ",p=2,schedule=gpipe+1f1b",
+          ",p=2,schedule=interleaved,chunks=2", ",p=1,t=8", ",p=1,z=3,t=2", ",context=2,t=2", ",context=4,z=3"}) {
       check_read_back("torchtitan", options + ",saver=" + saver);
     }
     for (const std::string options : {"", ",p=1,z=0", ",p=1,z=3", ",p=2,z=1", ",p=4", ",micro_batch=2"}) {
@@ -257,6 +265,12 @@ TEST_CASE("a framework is refused by name what it cannot run", "[cluster][progra
   refused("for=deepspeed,t=2", "cannot run any of these points: it leaves tensor parallelism to the model");
   refused("for=deepspeed,p=2,z=3", "cannot run z=3: it shares gradients out (z=2, z=3) without pipelines only");
   refused("for=pytorch,schedule=v_half", "cannot run schedule=v_half: it has no schedule v_half");
+  refused("for=megatron,context=32", "context=32 leaves no point: there are 8 devices");
+  refused("for=torchtitan,context=2,z=0,d=2",
+          "cannot run z=0: it replicates (z=0) without tensor, context and pipeline");
+  refused("for=deepspeed,context=2",
+          "cannot run any of these points: it exchanges heads where it shares out positions");
+  refused("for=pytorch,context=2", "cannot run any of these points: its replicas do not sum gradients over the ranks");
   refused("for=nemo", "cluster.for: expected any, megatron, torchtitan, deepspeed or pytorch");
 }
 

@@ -92,7 +92,8 @@ TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluste
     const ClusterAsked asked(cluster_model(random.between(1, 6), 32 * random.between(1, 4), 16 * random.between(1, 4)),
                              machine, 2 * random.between(1, 12),
                              "saver=none+core+full+rotor+greedy_recompute,schedule=" +
-                                 std::string("none+1f1b+gpipe+interleaved+zb_h1+zb_v+v_half+dualpipe_v"),
+                                 std::string("none+1f1b+gpipe+interleaved+zb_h1+zb_v+v_half+dualpipe_v") +
+                                 (random.chance(0.5) ? ",context=auto" : ""),
                              random.chance(0.7) ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
     const ClusterQuestion question = problems.question();
@@ -121,12 +122,16 @@ TEST_CASE("the best point of a cluster is that of all points one by one", "[clus
   struct Case {
     ClusterMachine machine;
     std::uint32_t layers, micro_batches;
-    double room;  ///< times the least memory
+    double room;       ///< times the least memory
+    std::string more;  ///< axes that are not asked for by default
   };
-  const std::string options = "points=100000,chunks=2,micro_batch=1+2+4,schedule=none+1f1b+interleaved+zb_v";
-  for (const Case& each : {Case{{.nodes = 1, .in_node = 2}, 2, 4, 1.1}, Case{{.nodes = 2, .in_node = 2}, 3, 8, 1.5},
-                           Case{{.nodes = 1, .in_node = 4}, 4, 8, 2}, Case{{.nodes = 2, .in_node = 4}, 3, 8, 1.2}}) {
-    CAPTURE(each.room, each.layers);
+  const std::string usual = "points=100000,chunks=2,micro_batch=1+2+4,schedule=none+1f1b+interleaved+zb_v";
+  for (const Case& each :
+       {Case{{.nodes = 1, .in_node = 2}, 2, 4, 1.1, ""}, Case{{.nodes = 2, .in_node = 2}, 3, 8, 1.5, ",context=auto"},
+        Case{{.nodes = 1, .in_node = 4}, 4, 8, 2, ""}, Case{{.nodes = 2, .in_node = 4}, 3, 8, 1.2, ""},
+        Case{{.nodes = 1, .in_node = 4}, 3, 4, 1.3, ",context=2+4,z=0+2"}}) {
+    CAPTURE(each.room, each.layers, each.more);
+    const std::string options = usual + each.more;
     const std::string model = cluster_model(each.layers);
     const Bytes least = least_cluster_memory(model, each.machine, each.micro_batches, options);
     const Bytes memory{static_cast<std::int64_t>(each.room * static_cast<double>(least.count))};
@@ -178,6 +183,7 @@ void check_cluster_time_parts(const ClusterPoint& point, bool has_updates, const
   }
   if (point.replicas == 1) CHECK(is_zero_in(parts, exchange, rounding, "data"));
   if (point.tensor == 1) CHECK(is_zero_in(parts, exchange, rounding, "tensor"));
+  CHECK(is_zero_in(parts, exchange, rounding, "context") == (point.context == 1));
   CHECK(is_zero_in(parts, recomputation, rounding) == (point.saving().name == "none"));
   CHECK(is_zero_in(parts, updates, rounding) == !has_updates);
   CHECK(is_zero_in(parts, copies, rounding));
@@ -195,7 +201,7 @@ TEST_CASE("the parts of the time of a cluster's point sum to it in both engines"
                                  .within = 5.0 + random.below(40)};
     const bool has_updates = random.chance(0.7);
     const ClusterAsked asked(cluster_model(random.between(2, 6), 32 * random.between(1, 4), 16 * random.between(1, 4)),
-                             machine, 2 * random.between(1, 8), "saver=none+core",
+                             machine, 2 * random.between(1, 8), "context=auto,saver=none+core",
                              has_updates ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
     const ClusterAnswer bounded = cluster_bounds(problems.question(), asked.options());
@@ -216,9 +222,9 @@ TEST_CASE("the parts of the time of a cluster's point sum to it in both engines"
   if (all_cases()) CHECK(checked > cases_of(std::size_t{500}));
 }
 
-TEST_CASE("a cluster is never slower with more memory or faster links", "[cluster][eleventh-5]") {
-  const auto best = [](const ClusterMachine& machine) {
-    const ClusterAsked asked(cluster_model(4), machine, 8, "points=100000,chunks=2");
+TEST_CASE("a cluster is never slower with more memory, faster links or more axes", "[cluster][eleventh-5]") {
+  const auto best = [](const ClusterMachine& machine, const std::string& more = "") {
+    const ClusterAsked asked(cluster_model(4), machine, 8, "points=100000,chunks=2" + more);
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
     const ClusterAnswer found = cluster_search(problems.question(), asked.options());
     REQUIRE(found.best);
@@ -231,6 +237,7 @@ TEST_CASE("a cluster is never slower with more memory or faster links", "[cluste
     const std::string memory = std::to_string(count) + " B";
     const double now = best({.memory = memory});
     CHECK(now <= before * (1 + sum_tolerance));
+    CHECK(best({.memory = memory}, ",context=1+2") <= now * (1 + sum_tolerance));
     before = now;
   }
   for (const double within : {40.0, 80.0}) {
@@ -332,6 +339,9 @@ TEST_CASE("a cluster refuses in one line what leaves no point", "[cluster][progr
   };
   refused("(micro_batch=5)", "micro_batch=5 leaves no point: no such micro-batch divides a batch of 8");
   refused("(t=9)", "t=9 leaves no point: there are 4 devices");
+  refused("(context=5)", "context=5 leaves no point: there are 4 devices");
+  refused("(context=3)", "context=3 leaves no point: context: 's' of 'embedding' has 32 in 'tokens', which 3 ranks do");
+  refused("(t=3)", "t=3 leaves no point: megatron: 'a' of 'layer0.attention.qkv' has 8");
   refused("(p=90)", "p=90 leaves no point: there are 4 devices, and the model has 7 stages");
   refused("(d=3)", "d=3 leaves no point: so many replicas do not fit 4 devices and 8 samples");
   refused("(z=2,d=1)", "z=2 leaves no point: only several replicas share anything out");

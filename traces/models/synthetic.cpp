@@ -188,6 +188,10 @@ std::optional<std::uint32_t> layers_of(std::string_view reference) {
   return number_in_reference(reference, "layers");
 }
 
+std::optional<std::uint32_t> positions_of(std::string_view reference) {
+  return number_in_reference(reference, "sequence");
+}
+
 std::string with_samples(std::string_view reference, std::uint32_t samples) {
   return with_number(reference, {.name = std::string(samples_option)}, samples);
 }

@@ -77,6 +77,9 @@ std::string with_samples(std::string_view reference, std::uint32_t samples);
 /// How many layers its model has, where it has the option `layers`.
 std::optional<std::uint32_t> layers_of(std::string_view reference);
 
+/// The number that a synthetic chain or graph has as `sequence`; likewise.
+std::optional<std::uint32_t> positions_of(std::string_view reference);
+
 /// The whole numbers of such a reference; throws where it is wrong. None of any other.
 std::vector<ReferenceNumber> synthetic_numbers(std::string_view reference);
 

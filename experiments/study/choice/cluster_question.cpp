@@ -110,6 +110,7 @@ ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, c
   extent_.has_sizes = samples.has_value();
   extent_.given_samples = samples.value_or(1);
   extent_.layers = layers_of(question.trace).value_or(0);
+  extent_.positions = positions_of(question.trace).value_or(0);
   extent_.batch = question.micro_batches * extent_.given_samples;
   extent_.has_operators = std::holds_alternative<Graph>(trace.model);
   Question plainly = question;

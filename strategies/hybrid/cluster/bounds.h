@@ -25,8 +25,8 @@ struct BoundedPoint {
   const std::vector<std::uint32_t>& parts_kept;  ///< forwards_kept
 };
 
-/// By device, of a schedule whose orders are the same for all costs: forwards of parts whose backwards have not begun, at
-/// most; else empty.
+/// By device, of a schedule whose orders are the same for all costs: forwards of parts whose backwards have not begun,
+/// at most; else empty.
 std::vector<std::uint32_t> forwards_kept(const ClusterPoint&, std::uint32_t micro_batches);
 
 /// A device's memory, by what it consists of.

@@ -1,7 +1,7 @@
-// The strategy `cluster`: of all combinations of tensor parallelism, replicas, pipelines, sizes of micro-batches and
-// recomputation the fastest within memory, proven to be the best of them by bounds (search.h). Whoever asks the
-// question (experiments/study/choice/cluster_question.h) runs the search: the answer is a pass pipeline, and a question
-// of its own.
+// The strategy `cluster`: of all combinations of tensor and context parallelism, replicas, pipelines, sizes of
+// micro-batches and recomputation the fastest within memory, proven to be the best of them by bounds (search.h).
+// Whoever asks the question (experiments/study/choice/cluster_question.h) runs the search: the answer is a pass
+// pipeline, and a question of its own.
 
 #include <algorithm>
 #include <string>
@@ -50,6 +50,12 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
         .values = numbers,
         .help =
             "devices that share out the operators of a stage; auto: every number that divides the devices of a node",
+        .allowed = are_numbers,
+    }),
+    option_of<&ClusterOptions::context>({
+        .name = "context",
+        .values = numbers,
+        .help = "devices that share out the positions of a sequence; auto: each divisor of the number of devices",
         .allowed = are_numbers,
     }),
     option_of<&ClusterOptions::stages>({

@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 struct ClusterOptions {
-  std::string tensor = "auto", stages = "auto", replicas = "auto", zero = "auto";
+  std::string tensor = "auto", context = "1", stages = "auto", replicas = "auto", zero = "auto";
   std::string schedule = "auto", chunks = "auto", samples = "auto", saver = "auto";
   std::string framework = "any";
   std::uint32_t limit = 400;

@@ -5,6 +5,9 @@
 // computes. So time >= before + m (F + B) - B + exchanges. Of several parts on a device all but one may be through
 // earlier: the longest last backward, and the least exchange of a part, hold.
 //
+// Ranks that share out positions likewise sum whole gradients over them, beside what replicas exchange: the longer of
+// both holds.
+//
 // ZeRO 2 and 3 exchange for every micro-batch: time >= m times that, of a device's mean where the cut is not known.
 
 #include <algorithm>
@@ -28,7 +31,7 @@ Seconds computed(const BoundedPoint& of, const DeviceCosts& device) {
 }  // namespace
 
 Seconds exchange_bound(const BoundedPoint& of) {
-  if (of.point.replicas == 1) return {};
+  if (of.point.replicas == 1 && of.point.context == 1) return {};
   Seconds longest, each_time;
   for (std::size_t r = 0; r < of.devices.size(); ++r) {
     if (of.point.zero < 2) longest = std::max(longest, computed(of, of.devices[r]) + of.shared[r].once);

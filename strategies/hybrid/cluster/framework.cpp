@@ -38,6 +38,13 @@ std::optional<std::string> why_not_launched(const ClusterExtent& extent, const C
                      point.devices(), extent.in_node);
 }
 
+/// Of those that share out positions: a piece from either end of the sequence for each rank.
+std::optional<std::string> why_not_in_pieces(const ClusterExtent& extent, const ClusterPoint& point) {
+  if (point.context == 1 || extent.positions % (2 * point.context) == 0) return std::nullopt;
+  return fmt::format("context={} takes {} pieces of a sequence, which do not divide {} positions", point.context,
+                     2 * point.context, extent.positions);
+}
+
 std::string torchrun(const ClusterExtent& extent, const ClusterPoint& point, std::string_view script) {
   const Processes of = *processes(extent, point);
   return fmt::format("torchrun --nnodes={} --nproc-per-node={} {}", of.nodes, of.on_each, script);
@@ -55,6 +62,7 @@ std::optional<std::string> not_megatron(const ClusterExtent& extent, const Clust
   }
   const std::uint32_t parts = point.stages * point.chunks;
   if (extent.layers % parts != 0) return fmt::format("{} parts do not divide {} layers", parts, extent.layers);
+  if (const auto why = why_not_in_pieces(extent, point)) return why;
   return why_not_launched(extent, point);
 }
 
@@ -63,6 +71,10 @@ std::string for_megatron(const ClusterExtent& extent, const ClusterPoint& point,
   const auto add = [&](std::string_view option) { lines += fmt::format(" \\\n    {}", option); };
   add(fmt::format("--tensor-model-parallel-size {}", point.tensor));
   if (sequence && point.tensor > 1) add("--sequence-parallel");
+  if (point.context > 1) {
+    add(fmt::format("--context-parallel-size {}", point.context));
+    add("--cp-comm-type all_gather");
+  }
   add(fmt::format("--pipeline-model-parallel-size {}", point.stages));
   if (point.chunks > 1) add(fmt::format("--num-virtual-stages-per-pipeline-rank {}", point.chunks));
   add(fmt::format("--micro-batch-size {}", point.samples));
@@ -74,7 +86,7 @@ std::string for_megatron(const ClusterExtent& extent, const ClusterPoint& point,
     add("--no-gradient-accumulation-fusion");
     add("--ckpt-format fsdp_dtensor");
   }
-  if (point.replicas > 1) add("--overlap-grad-reduce");
+  if (point.replicas * point.context > 1) add("--overlap-grad-reduce");
   if (point.zero > 0) add("--overlap-param-gather");
   if (point.saving().name == "core") add("--recompute-granularity selective");
   if (point.saving().name == "full") {
@@ -128,9 +140,10 @@ std::optional<std::string> not_torchtitan(const ClusterExtent& extent, const Clu
   if (const auto why = not_pipelining(extent, point)) return why;
   if (!is_one_of(point.saving().name, {"none", "full"})) return fmt::format("it has no saver {}", point.saving().name);
   if (point.replicas > 1 && point.zero == 1) return "it shares out states only with gradients (z=2, z=3)";
-  if (point.replicas > 1 && point.zero == 0 && point.tensor * point.stages > 1) {
-    return "it replicates (z=0) without tensor and pipeline parallelism only";
+  if (point.replicas > 1 && point.zero == 0 && point.width() * point.stages > 1) {
+    return "it replicates (z=0) without tensor, context and pipeline parallelism only";
   }
+  if (const auto why = why_not_in_pieces(extent, point)) return why;
   if (!layers_per_stage(extent, point).is_possible) {
     return fmt::format("no number of layers a part makes {} parts of {} layers", point.stages * point.chunks,
                        extent.layers);
@@ -148,6 +161,10 @@ std::string for_torchtitan(const ClusterExtent& extent, const ClusterPoint& poin
   lines += fmt::format("data_parallel_shard_degree = {}\n", shards ? point.replicas : 1);
   if (shards) lines += fmt::format("fsdp_reshard_after_forward = \"{}\"\n", point.zero == 3 ? "always" : "never");
   lines += fmt::format("tensor_parallel_degree = {}\n", point.tensor);
+  if (point.context > 1) {
+    lines += fmt::format("context_parallel_degree = {}\n", point.context);
+    lines += "context_parallel_rotate_method = \"allgather\"\n";
+  }
   lines += fmt::format("pipeline_parallel_degree = {}\n", point.stages);
   if (point.stages > 1) {
     lines += fmt::format("pipeline_parallel_schedule = \"{}\"\n", pytorch_schedule(point));
@@ -161,6 +178,7 @@ std::string for_torchtitan(const ClusterExtent& extent, const ClusterPoint& poin
 
 std::optional<std::string> not_deepspeed(const ClusterExtent& extent, const ClusterPoint& point) {
   if (point.tensor > 1) return "it leaves tensor parallelism to the model";
+  if (point.context > 1) return "it exchanges heads where it shares out positions, and leaves that to the model";
   if (!is_one_of(point.way().name, {"none", "1f1b"})) return fmt::format("it has no schedule {}", point.way().name);
   if (!is_one_of(point.saving().name, {"none", "full"})) return fmt::format("it has no saver {}", point.saving().name);
   if (point.zero > 1 && point.stages > 1) return "it shares gradients out (z=2, z=3) without pipelines only";
@@ -185,6 +203,7 @@ std::optional<std::string> not_pytorch(const ClusterExtent& extent, const Cluste
   if (!is_one_of(point.saving().name, {"none", "core", "full"})) {
     return fmt::format("it has no saver {}", point.saving().name);
   }
+  if (point.context > 1) return "its replicas do not sum gradients over the ranks of a sequence";
   if (point.replicas > 1 && point.zero < 2 && point.tensor > 1) {
     return "it replicates whole parameters (z=0, z=1) without tensor parallelism only";
   }

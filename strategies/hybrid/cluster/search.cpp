@@ -1,5 +1,7 @@
 #include "strategies/hybrid/cluster/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -28,7 +30,7 @@ class SharedCosts {
 
   const Rank& rank(const ClusterPoint& point) {
     const StrategyInfo* transform = point.saving().transform;
-    const auto [found, is_new] = ranks_.try_emplace({point.tensor, point.samples, transform});
+    const auto [found, is_new] = ranks_.try_emplace({point.tensor, point.context, point.samples, transform});
     if (is_new) found->second = std::make_unique<Rank>(made(point));
     return *found->second;
   }
@@ -49,8 +51,8 @@ class SharedCosts {
   std::variant<std::vector<ReplicaExchange>, std::string> exchanges(const ClusterPoint& point,
                                                                     const std::vector<DeviceCosts>& devices) {
     std::vector<ReplicaExchange> made(devices.size());
-    if (point.replicas == 1) return made;
-    const auto [found, is_new] = times_.try_emplace({point.tensor, point.replicas});
+    if (point.replicas == 1 && point.context == 1) return made;
+    const auto [found, is_new] = times_.try_emplace({point.tensor, point.context, point.replicas});
     if (is_new) found->second = times_of(point);
     if (const std::string* why = std::get_if<std::string>(&*found->second)) return *why;
     CollectiveTimes& times = std::get<CollectiveTimes>(*found->second);
@@ -66,7 +68,7 @@ class SharedCosts {
     for (const bool sequence : {true, false}) {
       if (sequence && point.tensor == 1) continue;
       std::variant<Problem, std::string> problem =
-          question_.rank_problem(point.samples, composed_rank(point.tensor, sequence, point.saving()));
+          question_.rank_problem(point.samples, composed_rank(point, sequence));
       if (std::string* no = std::get_if<std::string>(&problem)) {
         why = std::move(*no);
         continue;
@@ -79,25 +81,28 @@ class SharedCosts {
   }
 
   std::unique_ptr<Times> times_of(const ClusterPoint& point) const {
-    Mesh mesh{{{"data", point.replicas, true, CollectiveWay::nccl}}};
+    Mesh mesh{
+        {{"data", point.replicas, true, CollectiveWay::nccl}, {"context", point.context, false, CollectiveWay::nccl}}};
     if (point.tensor > 1) mesh.axes.push_back({"tensor", point.tensor, false, CollectiveWay::nccl});
     return std::make_unique<Times>(CollectiveTimes::on(question_.platform, std::move(mesh)));
   }
 
   static ReplicaExchange exchange_of(const ClusterPoint& point, const DeviceCosts& device, CollectiveTimes& times) {
-    const std::uint32_t data = 0;
-    const auto seconds = [&](CollectiveKind kind, Bytes bytes) {
-      return bytes > Bytes{} ? times.seconds(kind, bytes, std::span(&data, 1)) : Seconds{};
+    const auto along = [&](std::uint32_t axis, CollectiveKind kind, Bytes bytes) {
+      return bytes > Bytes{} ? times.seconds(kind, bytes, std::span(&axis, 1)) : Seconds{};
     };
+    const auto seconds = [&](CollectiveKind kind, Bytes bytes) { return along(0, kind, bytes); };
     const bool is_one_part = point.chunks == 1;
     const Bytes gradients = is_one_part ? device.gradients : device.least_gradients,
                 trained = is_one_part ? device.trained : device.least_trained;
     using enum CollectiveKind;
+    const Seconds over_positions = point.zero < 2 ? along(1, all_reduce, gradients) : Seconds{};
     switch (point.zero) {
       case 0:
-        return {.once = seconds(all_reduce, gradients), .each_time = {}};
+        return {.once = std::max(over_positions, seconds(all_reduce, gradients)), .each_time = {}};
       case 1:
-        return {.once = seconds(reduce_scatter, gradients) + seconds(all_gather, trained), .each_time = {}};
+        return {.once = std::max(over_positions, seconds(reduce_scatter, gradients) + seconds(all_gather, trained)),
+                .each_time = {}};
       case 2:
         return {.once = {}, .each_time = seconds(reduce_scatter, device.gradients)};
       default:
@@ -108,11 +113,11 @@ class SharedCosts {
   }
 
   const ClusterQuestion& question_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, const StrategyInfo*>, std::unique_ptr<Rank>> ranks_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, const StrategyInfo*>, std::unique_ptr<Rank>> ranks_;
   std::map<std::tuple<const RankCosts*, std::uint32_t, std::uint32_t, PipelineShape>, std::vector<DeviceCosts>>
       devices_;
   std::map<std::tuple<std::uint8_t, std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> kept_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Times>> times_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::unique_ptr<Times>> times_;
 };
 
 class ClusterSearch {
@@ -123,6 +128,7 @@ class ClusterSearch {
     if (space.points.empty()) throw InputError("cluster: " + space.empty_because);
     answer_.points = space.points.size();
     for (const ClusterPoint& point : space.points) add(point);
+    refuse_what_no_rank_can(options);
     std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
   }
 
@@ -166,6 +172,13 @@ class ClusterSearch {
       answer_.least_parts = row.memory;
     }
     answer_.rows.push_back(std::move(row));
+  }
+
+  /// Where an option asks only for what the model's operators or the links do not allow.
+  void refuse_what_no_rank_can(const ClusterOptions& options) const {
+    if (!answer_.rows.empty()) return;
+    const std::optional<std::string> option = refused_option(options, answer_.refused_because);
+    if (option) throw InputError(fmt::format("cluster: {} leaves no point: {}", *option, answer_.refused_because));
   }
 
   /// The question's own, and of each number of stages the first that leaves room for what the bound on memory does not

@@ -56,6 +56,7 @@ class Enumeration {
   Enumeration(const ClusterExtent& extent, const ClusterOptions& options)
       : extent_(extent),
         tensor_(choices_of("t", options.tensor)),
+        context_(choices_of("context", options.context)),
         stages_(choices_of("p", options.stages)),
         replicas_(choices_of("d", options.replicas)),
         zero_(choices_of("z", options.zero)),
@@ -71,13 +72,11 @@ class Enumeration {
       const bool is_usual = extent_.in_node % tensor == 0;
       if (tensor_.values.empty() ? !is_usual : !tensor_.allows(tensor)) continue;
       note(1);
-      const std::size_t in_a_row = std::min<std::size_t>(extent_.devices / tensor, extent_.model_stages);
-      const auto most = static_cast<std::uint32_t>(in_a_row);
-      for (std::uint32_t stages = 1; stages <= most; ++stages) {
-        const bool is_usual_row = extent_.usual_devices <= few_devices || extent_.usual_devices / tensor % stages == 0;
-        if (stages_.values.empty() ? !is_usual_row : !stages_.allows(stages)) continue;
+      for (std::uint32_t context = 1; context <= (extent_.has_operators ? extent_.devices / tensor : 1); ++context) {
+        const bool is_divisor = extent_.usual_devices / tensor % context == 0;
+        if (context_.values.empty() ? !is_divisor : !context_.allows(context)) continue;
         note(2);
-        add_sizes(tensor, stages);
+        add_rows({.tensor = tensor, .context = context});
       }
     }
     std::ranges::sort(space_.points);
@@ -89,24 +88,37 @@ class Enumeration {
  private:
   void note(std::size_t reached) { reached_ = std::max(reached_, reached); }
 
-  void add_sizes(std::uint32_t tensor, std::uint32_t stages) {
+  void add_rows(ClusterPoint point) {
+    const std::size_t in_a_row = std::min<std::size_t>(extent_.devices / point.width(), extent_.model_stages);
+    for (point.stages = 1; point.stages <= static_cast<std::uint32_t>(in_a_row); ++point.stages) {
+      const bool is_usual =
+          extent_.usual_devices <= few_devices || extent_.usual_devices / point.width() % point.stages == 0;
+      if (stages_.values.empty() ? !is_usual : !stages_.allows(point.stages)) continue;
+      note(3);
+      add_sizes(point);
+    }
+  }
+
+  void add_sizes(ClusterPoint point) {
     for (std::uint32_t samples = 1; samples <= extent_.batch; ++samples) {
       if (!extent_.has_sizes && samples != extent_.given_samples) continue;
       if (!samples_.allows(samples) || extent_.batch % samples != 0) continue;
       if (samples_.values.empty() && extent_.has_sizes && samples > most_usual_samples) break;
-      note(3);
-      for (const std::uint32_t replicas : replicas_for(tensor, stages, samples)) {
-        note(4);
-        add_sharing({.tensor = tensor, .stages = stages, .replicas = replicas, .samples = samples});
+      note(4);
+      point.samples = samples;
+      for (const std::uint32_t replicas : replicas_for(point)) {
+        note(5);
+        point.replicas = replicas;
+        add_sharing(point);
       }
     }
   }
 
   /// The largest that divides the micro-batches; those asked for, else.
-  std::vector<std::uint32_t> replicas_for(std::uint32_t tensor, std::uint32_t stages, std::uint32_t samples) const {
-    const std::uint32_t micro_batches = extent_.batch / samples;
+  std::vector<std::uint32_t> replicas_for(const ClusterPoint& point) const {
+    const std::uint32_t micro_batches = extent_.batch / point.samples;
     std::vector<std::uint32_t> found;
-    for (std::uint32_t d = std::min(extent_.devices / (tensor * stages), micro_batches); d > 0; --d) {
+    for (std::uint32_t d = std::min(extent_.devices / (point.width() * point.stages), micro_batches); d > 0; --d) {
       if (micro_batches % d != 0 || !replicas_.allows(d)) continue;
       found.push_back(d);
       if (replicas_.values.empty()) break;
@@ -118,7 +130,7 @@ class Enumeration {
     const std::uint32_t most = point.replicas == 1 ? 0 : extent_.has_updates ? 3 : 0;
     for (point.zero = 0; point.zero <= most; ++point.zero) {
       if (!zero_.allows(point.zero) && !(point.replicas == 1 && zero_.values.empty())) continue;
-      note(5);
+      note(6);
       add_schedules(point);
     }
   }
@@ -136,7 +148,7 @@ class Enumeration {
                           : chunks_.values.empty()         ? is_usual
                                                            : chunks_.allows(point.chunks);
         if (!fits || std::size_t{point.stages} * point.chunks > extent_.model_stages) continue;
-        note(6);
+        note(7);
         for (point.saver = 0; point.saver < cluster_savers().size(); ++point.saver) {
           if (std::ranges::find(savers_, point.saver) != savers_.end()) add(point);
         }
@@ -194,17 +206,20 @@ class Enumeration {
         if (!extent_.has_operators) return says(tensor_, "a chain has no operators to share out");
         return says(tensor_, fmt::format("there are {} devices", extent_.devices));
       case 1:
+        if (!extent_.has_operators) return says(context_, "a chain has no operators whose positions could be shared");
+        return says(context_, fmt::format("there are {} devices", extent_.devices));
+      case 2:
         return says(stages_, fmt::format("there are {} devices, and the model has {} stages", extent_.devices,
                                          extent_.model_stages));
-      case 2:
+      case 3:
         if (!extent_.has_sizes) {
           return says(samples_, fmt::format("micro-batches of this trace have {} samples", extent_.given_samples));
         }
         return says(samples_, fmt::format("no such micro-batch divides a batch of {}", extent_.batch));
-      case 3:
+      case 4:
         return says(replicas_, fmt::format("so many replicas do not fit {} devices and {} samples", extent_.devices,
                                            extent_.batch));
-      case 4:
+      case 5:
         return says(zero_, extent_.has_updates ? "only several replicas share anything out"
                                                : "without an optimizer there are no states to share out");
       default:
@@ -213,7 +228,7 @@ class Enumeration {
   }
 
   const ClusterExtent& extent_;
-  Choices tensor_, stages_, replicas_, zero_, chunks_, samples_;
+  Choices tensor_, context_, stages_, replicas_, zero_, chunks_, samples_;
   std::vector<std::uint8_t> schedules_, savers_;
   const ClusterOptions& options_;
   const ClusterFramework* framework_;  // null: any
@@ -296,17 +311,27 @@ ClusterSpace cluster_space(const ClusterExtent& extent, const ClusterOptions& op
   return Enumeration(extent, options).run();
 }
 
-ComposedPoint composed_rank(std::uint32_t tensor, bool sequence, const ClusterSaver& saver) {
+ComposedPoint composed_rank(const ClusterPoint& point, bool sequence) {
   ComposedPoint made;
-  if (saver.transform != nullptr) add(made, *saver.transform, {});
-  if (tensor > 1) {
-    add(made, megatron_strategy, {{"tensor", std::to_string(tensor)}, {"sequence", sequence ? "yes" : "no"}});
+  if (point.saving().transform != nullptr) add(made, *point.saving().transform, {});
+  if (point.context > 1) add(made, context_strategy, {{"ranks", std::to_string(point.context)}});
+  if (point.tensor > 1) {
+    add(made, megatron_strategy, {{"tensor", std::to_string(point.tensor)}, {"sequence", sequence ? "yes" : "no"}});
   }
   return made;
 }
 
+std::optional<std::string> refused_option(const ClusterOptions& options, std::string_view why) {
+  const std::array<std::pair<std::string_view, std::string>, 2> asked{
+      std::pair(context_strategy.name, "context=" + options.context),
+      std::pair(megatron_strategy.name, "t=" + options.tensor)};
+  const auto found =
+      std::ranges::find_if(asked, [&](const auto& each) { return why.starts_with(std::string(each.first) + ": "); });
+  return found == asked.end() ? std::nullopt : std::optional(found->second);
+}
+
 ComposedPoint composed(const ClusterPoint& point, bool sequence) {
-  ComposedPoint made = composed_rank(point.tensor, sequence, point.saving());
+  ComposedPoint made = composed_rank(point, sequence);
   const std::array<const StrategyInfo*, 4> sharing{&data_parallel_strategy, &zero1_strategy, &zero2_strategy,
                                                    &zero3_strategy};
   if (point.replicas > 1) add(made, *sharing[point.zero], {{"ranks", std::to_string(point.replicas)}});

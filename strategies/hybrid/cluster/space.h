@@ -4,7 +4,7 @@
 
 #include <compare>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +38,7 @@ std::span<const ClusterSaver> cluster_savers();
 
 struct ClusterPoint {
   std::uint32_t tensor = 1;    ///< devices that share out the operators of a stage
+  std::uint32_t context = 1;   ///< times so many, which share out the positions of a sequence
   std::uint32_t stages = 1;    ///< devices in a row
   std::uint32_t replicas = 1;  ///< each with its own micro-batches
   std::uint32_t zero = 0;      ///< what replicas share out: 0 nothing to 3 states, gradients and parameters
@@ -46,7 +47,9 @@ struct ClusterPoint {
   std::uint8_t schedule = 0;   ///< index of cluster_schedules(); 0: no pipeline
   std::uint8_t saver = 0;      ///< index of cluster_savers(); 0: none
 
-  std::uint32_t devices() const { return tensor * stages * replicas; }
+  /// Devices of a stage of one replica.
+  std::uint32_t width() const { return tensor * context; }
+  std::uint32_t devices() const { return width() * stages * replicas; }
   const ClusterSchedule& way() const { return cluster_schedules()[schedule]; }
   const ClusterSaver& saving() const { return cluster_savers()[saver]; }
   friend auto operator<=>(const ClusterPoint&, const ClusterPoint&) = default;
@@ -60,9 +63,10 @@ struct ClusterExtent {
   std::uint32_t given_samples = 1;  ///< of a micro-batch of the trace
   bool has_sizes = false;           ///< whether a micro-batch may have another number of samples
   bool has_updates = false;         ///< whether there are states to share out
-  bool has_operators = false;       ///< whether devices may share these out
+  bool has_operators = false;       ///< whether devices may share these and positions out
   std::size_t model_stages = 1;     ///< of the model's chain; 1: it has none
   std::uint32_t layers = 0;         ///< of the model, where the trace is a formula that says so; else 0
+  std::uint32_t positions = 0;      ///< of a sequence, likewise
 
   /// Micro-batches of each replica.
   std::uint32_t micro_batches(const ClusterPoint& point) const { return batch / (point.replicas * point.samples); }
@@ -73,8 +77,8 @@ struct ClusterSpace {
   std::string empty_because = {};    ///< where there is none: which option leaves none, and why
 };
 
-/// All points of the options. Devices may be left idle: of each number of stages and of devices that share out
-/// operators there is the largest number of replicas that divides the batch.
+/// All points of the options. Devices may be left idle: of each number of stages and of devices of a stage there is the
+/// largest number of replicas that divides the batch.
 ClusterSpace cluster_space(const ClusterExtent&, const ClusterOptions&);
 
 /// The point as passes, and their text. `sequence`: also the positions between blocks are shared out.
@@ -85,6 +89,9 @@ struct ComposedPoint {
 ComposedPoint composed(const ClusterPoint&, bool sequence);
 
 /// Of it what makes the graph of a rank: nothing of replicas or stages.
-ComposedPoint composed_rank(std::uint32_t tensor, bool sequence, const ClusterSaver&);
+ComposedPoint composed_rank(const ClusterPoint&, bool sequence);
+
+/// Which option asks for what a pass has refused (`context: ...`), and for how much: context=3; else nothing.
+std::optional<std::string> refused_option(const ClusterOptions&, std::string_view why);
 
 }  // namespace plimsoll
