@@ -183,6 +183,9 @@ constexpr SharesByDtype shares_by_dtype[] = {
     {"convolution", &Efficiency::convolution},
     {"convolution_input_gradient", &Efficiency::convolution_input_gradient},
     {"convolution_weight_gradient", &Efficiency::convolution_weight_gradient},
+    {"channels_last_convolution", &Efficiency::channels_last_convolution},
+    {"channels_last_convolution_input_gradient", &Efficiency::channels_last_convolution_input_gradient},
+    {"channels_last_convolution_weight_gradient", &Efficiency::channels_last_convolution_weight_gradient},
 };
 
 template <std::size_t at>
@@ -216,6 +219,9 @@ const Field<Efficiency, const YamlCursor&> efficiency_fields[] = {
     {shares_by_dtype[2].key, optional, read_shares_by_dtype<2>},
     {shares_by_dtype[3].key, optional, read_shares_by_dtype<3>},
     {shares_by_dtype[4].key, optional, read_shares_by_dtype<4>},
+    {shares_by_dtype[5].key, optional, read_shares_by_dtype<5>},
+    {shares_by_dtype[6].key, optional, read_shares_by_dtype<6>},
+    {shares_by_dtype[7].key, optional, read_shares_by_dtype<7>},
 };
 
 /// A list on lines of at most 110 columns.

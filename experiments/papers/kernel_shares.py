@@ -4,8 +4,7 @@
     python3 experiments/papers/kernel_shares.py FOLDER
 
 FOLDER has `h100/kernels.json`: medians in us of one H100 80GB HBM3, 2026-11-26 (PyTorch 2.11, L2 flushed before each kernel).
-`linear_*` are [m, n, k] of x(m, k) w(n, k)^T and its two gradients, `conv_*` [batch, in, side, out, kernel, stride]; those
-that lie channels last are left out.
+`linear_*` are [m, n, k] of x(m, k) w(n, k)^T and its two gradients, `conv_*` [batch, in, side, out, kernel, stride].
 """
 import json
 import pathlib
@@ -18,6 +17,7 @@ BYTES = {"fp32": 4, "tf32": 4, "bf16": 2}
 BANDWIDTH, FLOOR_US, ALIGNMENT = 3.35e12, 2, 16
 PASSES = {"linear": ("linear_fwd", "linear_dx", "linear_dw"), "convolution": ("conv_fwd",),
           "convolution_input_gradient": ("conv_dx",), "convolution_weight_gradient": ("conv_dw",)}
+CHANNELS_LAST = "channels_last_"
 
 
 def shipped():
@@ -54,7 +54,9 @@ def main():
         for dtype, share in by_dtype.items():
             rows = {}
             for row in measured:
-                if row["kind"] not in PASSES.get(key, PASSES["linear"]) or row.get("channels_last"):
+                if row["kind"] not in PASSES.get(key.removeprefix(CHANNELS_LAST), PASSES["linear"]):
+                    continue
+                if row.get("channels_last", False) != key.startswith(CHANNELS_LAST):
                     continue
                 if ("tf32" if row.get("tf32") else row["dtype"]) != dtype:
                     continue

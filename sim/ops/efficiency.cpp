@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
 #include "sim/core/optimizer.h"
 #include "sim/core/platform.h"
@@ -214,10 +215,24 @@ std::optional<KernelTime> batched_product_time(const Efficiency& efficiency, con
   return KernelTime{std::max(computing, moving) + work.launches * efficiency.kernel_floor, TimedBy::share};
 }
 
-const Efficiency::ByDtype& convolution_shares(const Efficiency& efficiency, KernelKind kind) {
-  if (kind == KernelKind::convolution_input_gradient) return efficiency.convolution_input_gradient;
-  if (kind == KernelKind::convolution_weight_gradient) return efficiency.convolution_weight_gradient;
-  return efficiency.convolution;
+const Efficiency::ByDtype& convolution_shares(const Efficiency& efficiency, KernelKind kind, bool channels_last) {
+  if (kind == KernelKind::convolution_input_gradient) {
+    return channels_last ? efficiency.channels_last_convolution_input_gradient : efficiency.convolution_input_gradient;
+  }
+  if (kind == KernelKind::convolution_weight_gradient) {
+    return channels_last ? efficiency.channels_last_convolution_weight_gradient
+                         : efficiency.convolution_weight_gradient;
+  }
+  return channels_last ? efficiency.channels_last_convolution : efficiency.convolution;
+}
+
+std::optional<double> convolution_share(const Efficiency& efficiency, const GpuKernel& kernel) {
+  for (const bool channels_last : {true, false}) {
+    if (channels_last && !kernel.is_channels_last) continue;
+    const Efficiency::ByDtype& shares = convolution_shares(efficiency, kernel.kind, channels_last);
+    if (const auto found = table_of(shares, kernel.dtype); found != shares.end()) return found->second;
+  }
+  return std::nullopt;
 }
 
 std::optional<KernelTime> convolution_time(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel,
@@ -233,12 +248,11 @@ std::optional<KernelTime> convolution_time(const Efficiency& efficiency, const D
     return KernelTime{first->time + second->time, TimedBy::share};
   }
   const std::optional<FlopsPerSecond> peak = peak_of(device, kernel.dtype);
-  const Efficiency::ByDtype& shares = convolution_shares(efficiency, kernel.kind);
-  const auto share = table_of(shares, kernel.dtype);
-  if (!peak || share == shares.end()) return std::nullopt;
+  const std::optional<double> share = convolution_share(efficiency, kernel);
+  if (!peak || !share) return std::nullopt;
   const Seconds moving{(work.bytes / *device.memory_bandwidth).value * work.traffic};
   const Seconds roofline = std::max(work.flops / *peak, moving) + work.launches * efficiency.kernel_floor;
-  return KernelTime{Seconds{roofline.value / share->second}, TimedBy::share};
+  return KernelTime{Seconds{roofline.value / *share}, TimedBy::share};
 }
 
 /// The table of the nearest head size.
@@ -277,7 +291,9 @@ GpuKernel gpu_kernel(const Graph& graph, const Op& op) {
   }
   if (is_convolution(sort)) {
     const std::string dtype = op.inputs.empty() ? "" : written_dtype(graph, graph[op.inputs.front()]);
-    return {.kind = sort, .dtype = dtype};
+    return {.kind = sort,
+            .dtype = dtype,
+            .is_channels_last = attribute_of(op, "memory_format") == std::optional<std::string_view>("channels_last")};
   }
   // What computes much for what it moves is no element-wise kernel, whatever its name.
   const bool moves = !op.flops || !op.bytes_moved || op.flops->count <= 8 * static_cast<double>(op.bytes_moved->count);

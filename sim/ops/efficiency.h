@@ -42,6 +42,7 @@ struct GpuKernel {
   double batch = 1, m = 0, n = 0, k = 0;          ///< of products: y(m, n) = x(m, k) w(k, n), `batch` of them
   bool is_aligned = true;                         ///< of products: rows of every matrix begin at multiples of 16 bytes
   double sequence = 0, heads = 0, head_size = 0;  ///< of attention; heads of all samples
+  bool is_channels_last = false;                  ///< of convolutions: pictures lie pixel by pixel
 
   friend bool operator==(const GpuKernel&, const GpuKernel&) = default;
 };
@@ -77,6 +78,9 @@ struct Efficiency final : KernelTimes {
   ByDtype product_without_table;                                                 ///< of the roofline
   ByDtype unaligned_product;                                                     ///< of the peak
   ByDtype convolution, convolution_input_gradient, convolution_weight_gradient;  ///< of the roofline
+  /// Where pictures lie pixel by pixel; of a dtype without a share here, those above.
+  ByDtype channels_last_convolution, channels_last_convolution_input_gradient,
+      channels_last_convolution_weight_gradient;
   std::map<std::string, Spread, std::less<>>
       spread;  ///< by sort_name, and of `collectives`; what was not found out is absent
   std::map<CollectiveKind, SizeGrid> collectives;  ///< logarithm of seconds by ranks of a node and bytes

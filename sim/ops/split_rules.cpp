@@ -174,6 +174,7 @@ constexpr SplitRule of_pytorch[] = {
     {sum, "~ -> - -"},
     // Values in another order, put together or taken apart.
     {clone, "~ -> ~"},
+    {to_copy, "~ -> ~"},
     {masked_fill, "~ -> ~"},
     {masked_fill, "~, - - -> ~"},      // a mask of positions, for all samples and heads
     {cat, "- - -, b - - - -> b - -"},  // a row that is a parameter, before those of pictures

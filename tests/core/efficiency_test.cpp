@@ -206,6 +206,31 @@ TEST_CASE("convolutions reach a share of the roofline by their pass, and a whole
   CHECK(!kernel_time(efficiency, device, of("conv2d"), work));
 }
 
+TEST_CASE("convolutions of pictures pixel by pixel have shares of their own, or those of others", "[efficiency]") {
+  const Device device = gpu();
+  Efficiency efficiency;
+  efficiency.convolution["fp32"] = 0.5;
+  efficiency.convolution_input_gradient["fp32"] = 0.4;
+  efficiency.convolution_weight_gradient["fp32"] = 0.2;
+  Graph graph;
+  graph.source.dtype = "fp32";
+  const auto seconds = [&](const char* kind, const char* format) {
+    Op op = product(graph, kind, {}, {2, 8, 4, 4}, 4e9);
+    op.inputs = {add(graph, {2, 8, 4, 4}, "float32")};
+    op.attributes = {{"memory_format", format}};
+    const KernelWork work{Flops{4e9}, Bytes{10'000'000}};  // 40 us at the peak, 10 us in memory
+    return kernel_time(efficiency, device, gpu_kernel(graph, op), work)->time.value;
+  };
+  CHECK(seconds("conv2d", "channels_last") == Approx(40e-6 / 0.5));
+  efficiency.channels_last_convolution["fp32"] = 0.8;
+  efficiency.channels_last_convolution_weight_gradient["fp32"] = 0.25;
+  CHECK(seconds("conv2d", "channels_last") == Approx(40e-6 / 0.8));
+  CHECK(seconds("conv2d", "contiguous") == Approx(40e-6 / 0.5));
+  CHECK(seconds("convolution_input_gradient", "channels_last") == Approx(40e-6 / 0.4));
+  CHECK(seconds("convolution_weight_gradient", "channels_last") == Approx(40e-6 / 0.25));
+  CHECK(seconds("convolution_backward", "channels_last") == Approx(20e-6 / 0.4 + 20e-6 / 0.25));
+}
+
 TEST_CASE("attention takes the table of the nearest head size, backwards a share of it", "[efficiency]") {
   const Device device = gpu();
   const KernelWork work{.flops = Flops{1e12}};  // 1 ms at the peak

@@ -67,6 +67,9 @@ TEST_CASE("a written table reads as it was", "[efficiency]") {
   made.convolution = {{"fp32", 0.48}};
   made.convolution_input_gradient = {{"fp32", 0.42}};
   made.convolution_weight_gradient = {{"fp32", 0.32}};
+  made.channels_last_convolution = {{"bf16", 0.65}};
+  made.channels_last_convolution_input_gradient = {{"bf16", 0.6}};
+  made.channels_last_convolution_weight_gradient = {{"bf16", 0.48}};
   made.attention["bf16"].emplace(128, SizeGrid({{512, 4096}, {64}}, {std::log(0.25), std::log(0.5)}));
   const std::string text = written_efficiency(made, "made up, 2026-11-27");
   const Efficiency read = parse_efficiency(text, "f.yaml");
@@ -78,6 +81,9 @@ TEST_CASE("a written table reads as it was", "[efficiency]") {
   CHECK(read.convolution == made.convolution);
   CHECK(read.convolution_input_gradient == made.convolution_input_gradient);
   CHECK(read.convolution_weight_gradient == made.convolution_weight_gradient);
+  CHECK(read.channels_last_convolution == made.channels_last_convolution);
+  CHECK(read.channels_last_convolution_input_gradient == made.channels_last_convolution_input_gradient);
+  CHECK(read.channels_last_convolution_weight_gradient == made.channels_last_convolution_weight_gradient);
   CHECK(read.kernel_floor.value == Approx(2e-6));
   CHECK(read.product.at("bf16").sizes() == made.product.at("bf16").sizes());
   for (std::size_t i = 0; i < made.product.at("bf16").points(); ++i) {

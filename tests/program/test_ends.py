@@ -32,7 +32,7 @@ PRINTING = {
     "replay": f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1",
     "train": f"train {readers.NETWORK} --data {{made}}/rows.csv --strategy store_all --steps 1",
     "calibrate": "calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {folder}/mine.yaml",
-    "compare": "compare {made}/timeline.json {made}/timeline.json", "help": "help plan",
+    "compare": "compare {made}/timeline.json {made}/timeline.json", "help": "help plan", "load": "load -t resnet18 -p h200 --vary batch --to 2 -s store_all --points 0",
     "import": "import checkmate-graph {made}/checkmate.json -o {folder}/t.json", "man": "man", "completion": "completion bash",
     "replay-log": "replay-log {made}/dtr.log", "splits": "splits {made}/splits.json",
     "export": "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)'",

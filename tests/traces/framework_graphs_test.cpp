@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "sim/core/op_attribute.h"
 #include "sim/io/input_error.h"
 #include "traces/trace_file.h"
 
@@ -105,6 +106,65 @@ std::int64_t saved_bytes(const Graph& graph, const std::function<bool(const Op&)
   std::int64_t sum = 0;
   for (const auto& [storage, bytes] : storages) sum += bytes;
   return sum;
+}
+
+// What traces/kept_under_autocast.py counts with hooks, and the ops that it sees dispatched (PyTorch 2.6 and
+// torchvision 0.21 of Debian 13, on a CPU, 2026-11-28).
+TEST_CASE("residual networks under autocast keep and launch what PyTorch does", "[framework]") {
+  struct Row {
+    const char* name;
+    std::int64_t saved, convolutions, blocks;
+  };
+  const auto row = GENERATE(Row{"resnet18", 25'347'780, 20, 8}, Row{"resnet50", 58'377'924, 53, 16});
+  INFO(row.name);
+  const std::string reference = std::string(row.name) + ":batch=2,size=64,dtype=amp";
+  const Graph graph = framework_graph(reference);
+  CHECK(saved_bytes(graph, [](const Op&) { return true; }) == row.saved);
+  std::map<std::string, std::int64_t> found;
+  for (const Op& op : graph.ops) ++found[op.kind];
+  const std::int64_t norms = row.convolutions, relus = row.convolutions - (row.name == std::string("resnet18") ? 3 : 4),
+                     casts = 2 * row.convolutions + 7;  // weights both ways; images, bias, weight and logits
+  CHECK(found == std::map<std::string, std::int64_t>{{"_log_softmax", 1},
+                                                     {"_log_softmax_backward_data", 1},
+                                                     {"_to_copy", casts},
+                                                     {"add", row.blocks},
+                                                     {"add_", row.blocks},
+                                                     {"addmm", 1},
+                                                     {"convolution", row.convolutions},
+                                                     {"convolution_backward", row.convolutions},
+                                                     {"div", 1},
+                                                     {"max_pool2d_with_indices", 1},
+                                                     {"max_pool2d_with_indices_backward", 1},
+                                                     {"mean", 1},
+                                                     {"mm", 2},
+                                                     {"native_batch_norm", norms},
+                                                     {"native_batch_norm_backward", norms},
+                                                     {"nll_loss_backward", 1},
+                                                     {"nll_loss_forward", 1},
+                                                     {"ones_like", 1},
+                                                     {"relu_", relus},
+                                                     {"sum", 1},
+                                                     {"threshold_backward", relus}});
+  for (const Tensor& tensor : graph.tensors) {  // parameters and their gradients stay wide
+    const bool is_wide = tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::parameter_gradient;
+    if (is_wide) CHECK(tensor.dtype == "float32");
+  }
+  CHECK(bytes_of_kind(graph, TensorKind::parameter) ==
+        bytes_of_kind(framework_graph(std::string(row.name) + ":batch=2,size=64"), TensorKind::parameter));
+}
+
+TEST_CASE("pictures lie as the reference says, and only convolutions tell", "[framework]") {
+  const Graph last = framework_graph("resnet18:batch=2,size=64,dtype=amp,layout=channels_last"),
+              first = framework_graph("resnet18:batch=2,size=64,dtype=amp");
+  REQUIRE(last.ops.size() == first.ops.size());
+  for (std::size_t o = 0; o < last.ops.size(); ++o) {
+    const bool tells = last.ops[o].kind.starts_with("convolution");
+    CHECK(first.ops[o].attributes.empty());
+    CHECK((attribute_of(last.ops[o], "memory_format") == std::optional<std::string_view>("channels_last")) == tells);
+  }
+  CHECK_THROWS_WITH(framework_graph("deit_s:dtype=amp"), "deit_s:dtype=amp: dtype: amp is for resnet18 to resnet152");
+  CHECK_THROWS_WITH(framework_graph("resmlp_s12:layout=channels_last"),
+                    "resmlp_s12:layout=channels_last: layout: channels_last is for resnet18 to resnet152");
 }
 
 // What `traces/test_export_pytorch.py Kept` counts with hooks on PyTorch 1.13, which also keeps what the last mean

@@ -9,17 +9,22 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t bytes_of_number = 4, bytes_of_index = 8;
+constexpr std::int64_t bytes_of_number = 4, bytes_of_index = 8, bytes_of_bf16 = 2;
 
 std::int64_t count(const EagerGraph::Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+std::int64_t bytes_of_a_number(const Tensor& tensor) {
+  return tensor.dtype == "bfloat16" ? bytes_of_bf16 : bytes_of_number;
+}
+
 }  // namespace
 
-EagerGraph::EagerGraph(std::string name, std::string_view dtype) {
+EagerGraph::EagerGraph(std::string name, std::string_view dtype, bool channels_last)
+    : is_mixed_(dtype == "amp"), is_channels_last_(channels_last) {
   graph_.name = std::move(name);
-  graph_.source.dtype = dtype;
+  graph_.source.dtype = is_mixed_ ? "bf16" : dtype;
 }
 
 // --- tensors and ops
@@ -32,7 +37,9 @@ TensorId EagerGraph::tensor(const std::string& name, TensorKind kind, Shape shap
                             .bytes = bytes,
                             .storage = storage ? *storage : id_at<StorageId>(graph_.storages++),
                             .shape = std::move(shape),
-                            .dtype = each == bytes_of_number ? "float32" : "int64"});
+                            .dtype = each == bytes_of_bf16     ? "bfloat16"
+                                     : each == bytes_of_number ? "float32"
+                                                               : "int64"});
   needs_gradient_.push_back(kind != TensorKind::input);
   return id_at<TensorId>(graph_.tensors.size() - 1);
 }
@@ -46,19 +53,51 @@ TensorId EagerGraph::parameter(const std::string& name, Shape shape) {
                 std::move(shape));
 }
 
-TensorId EagerGraph::value(Shape shape, std::optional<StorageId> storage) {
+TensorId EagerGraph::value(Shape shape) {
   return tensor(stage_name_ + ".value." + std::to_string(graph_.tensors.size()), TensorKind::activation,
-                std::move(shape), storage);
+                std::move(shape));
+}
+
+TensorId EagerGraph::value_like(TensorId t, Shape shape, std::optional<StorageId> storage) {
+  return tensor(stage_name_ + ".value." + std::to_string(graph_.tensors.size()), TensorKind::activation,
+                std::move(shape), storage, bytes_of_a_number(graph_[t]));
 }
 
 TensorId EagerGraph::gradient_like(TensorId t) {
-  return tensor("gradient of " + graph_[t].name, TensorKind::gradient, shape(t));
+  return tensor("gradient of " + graph_[t].name, TensorKind::gradient, shape(t), {}, bytes_of_a_number(graph_[t]));
 }
 
 TensorId EagerGraph::gradient_of_parameter(TensorId t) {
   const TensorId made = tensor("gradient of " + graph_[t].name, TensorKind::parameter_gradient, shape(t));
   graph_.tensors[made.index].gradient_of = t;
   return made;
+}
+
+TensorId EagerGraph::gradient_of_weight(TensorId t) {
+  if (graph_[t].kind == TensorKind::parameter) return gradient_of_parameter(t);
+  const TensorId made = gradient_like(t);
+  contribute(t, made);
+  return made;
+}
+
+TensorId EagerGraph::converted(TensorId x, std::int64_t each) {
+  if (bytes_of_a_number(graph_[x]) == each) return x;
+  const TensorId y = tensor(graph_[x].name + (each == bytes_of_bf16 ? " in bf16" : " in fp32"), TensorKind::activation,
+                            shape(x), {}, each);
+  needs_gradient_[y.index] = needs_gradient(x);
+  op({.kind = "_to_copy", .inputs = {x}, .outputs = {y}});
+  if (!needs_gradient(x)) return y;
+  backward(y, [this, x, y] {
+    const bool is_parameter = graph_[x].kind == TensorKind::parameter;
+    const TensorId gx = is_parameter ? gradient_of_parameter(x) : gradient_like(x);
+    op({.kind = "_to_copy", .phase = Phase::backward, .inputs = {gradient(y)}, .outputs = {gx}});
+    if (!is_parameter) contribute(x, gx);
+  });
+  return y;
+}
+
+TensorId EagerGraph::narrowed(TensorId x) {
+  return is_mixed_ ? converted(x, bytes_of_bf16) : x;
 }
 
 void EagerGraph::next_stage(std::string name) {
@@ -80,7 +119,8 @@ void EagerGraph::op(Made made) {
                         .inputs = std::move(made.inputs),
                         .outputs = std::move(made.outputs),
                         .saved = std::move(made.saved),
-                        .mutates = std::move(made.mutates)});
+                        .mutates = std::move(made.mutates),
+                        .attributes = std::move(made.attributes)});
 }
 
 void EagerGraph::contribute(TensorId to, TensorId gradient) {
@@ -105,17 +145,22 @@ void EagerGraph::backward(TensorId of, std::function<void()> made) {
 TensorId EagerGraph::convolution(TensorId x, std::int64_t channels, Window window, bool bias) {
   const Shape in = shape(x);
   const auto size = [&](std::int64_t n) { return (n + 2 * window.padding - window.kernel) / window.stride + 1; };
-  const TensorId weight = parameter("weight", {channels, in[1], window.kernel, window.kernel});
+  const TensorId weight = narrowed(parameter("weight", {channels, in[1], window.kernel, window.kernel}));
+  x = narrowed(x);
   std::vector<TensorId> inputs{x, weight};
-  if (bias) inputs.push_back(parameter("bias", {channels}));
-  const TensorId y = value({in[0], channels, size(in[2]), size(in[3])});
+  if (bias) inputs.push_back(narrowed(parameter("bias", {channels})));
+  const TensorId y = value_like(x, {in[0], channels, size(in[2]), size(in[3])});
   const double flops =
       2.0 * static_cast<double>(count(shape(y))) * static_cast<double>(in[1] * window.kernel * window.kernel);
-  op({.kind = "convolution", .inputs = inputs, .outputs = {y}, .flops = flops});
-  backward(y, [this, x, inputs, y, flops] {
-    Made made{.kind = "convolution_backward", .phase = Phase::backward, .inputs = {gradient(y), x, inputs[1]}};
+  const Attributes layout = is_channels_last_ ? Attributes{{"memory_format", "channels_last"}} : Attributes{};
+  op({.kind = "convolution", .inputs = inputs, .outputs = {y}, .flops = flops, .attributes = layout});
+  backward(y, [this, x, inputs, y, flops, layout] {
+    Made made{.kind = "convolution_backward",
+              .phase = Phase::backward,
+              .inputs = {gradient(y), x, inputs[1]},
+              .attributes = layout};
     if (needs_gradient(x)) made.outputs.push_back(gradient_like(x));
-    for (std::size_t p = 1; p < inputs.size(); ++p) made.outputs.push_back(gradient_of_parameter(inputs[p]));
+    for (std::size_t p = 1; p < inputs.size(); ++p) made.outputs.push_back(gradient_of_weight(inputs[p]));
     made.flops = needs_gradient(x) ? 2 * flops : flops;
     const TensorId first = made.outputs.front();
     op(std::move(made));
@@ -127,7 +172,7 @@ TensorId EagerGraph::convolution(TensorId x, std::int64_t channels, Window windo
 TensorId EagerGraph::batch_norm(TensorId x) {
   const std::int64_t channels = shape(x)[1];
   const TensorId weight = parameter("weight", {channels}), bias = parameter("bias", {channels});
-  const TensorId y = value(shape(x)), mean = value({channels}), deviation = value({channels});
+  const TensorId y = value_like(x, shape(x)), mean = value({channels}), deviation = value({channels});
   const std::int64_t statistics = 2 * bytes_of_number * channels;  // running ones
   op({.kind = "native_batch_norm",
       .inputs = {x, weight, bias},
@@ -168,7 +213,7 @@ TensorId EagerGraph::layer_norm(TensorId x) {
 }
 
 TensorId EagerGraph::relu_in_place(TensorId x) {
-  const TensorId y = value(shape(x), graph_[x].storage);
+  const TensorId y = value_like(x, shape(x), graph_[x].storage);
   op({.kind = "relu_", .inputs = {x}, .outputs = {y}, .mutates = {x}});
   backward(y, [this, x, y] {
     const TensorId gx = gradient_like(x);
@@ -215,7 +260,7 @@ TensorId EagerGraph::max_pool(TensorId x, Window window) {
   const Shape in = shape(x);
   const auto size = [&](std::int64_t n) { return (n + 2 * window.padding - window.kernel) / window.stride + 1; };
   const Shape out{in[0], in[1], size(in[2]), size(in[3])};
-  const TensorId y = value(out);
+  const TensorId y = value_like(x, out);
   const TensorId where = tensor(graph_[y].name + " places", TensorKind::activation, out, {}, bytes_of_index);
   op({.kind = "max_pool2d_with_indices", .inputs = {x}, .outputs = {y, where}, .saved = {where}});
   backward(y, [this, x, y, where] {
@@ -230,7 +275,7 @@ TensorId EagerGraph::max_pool(TensorId x, Window window) {
 }
 
 TensorId EagerGraph::add_in_place(TensorId where, TensorId other) {
-  const TensorId y = value(shape(where), graph_[where].storage);
+  const TensorId y = value_like(where, shape(where), graph_[where].storage);
   op({.kind = "add_", .inputs = {where, other}, .outputs = {y}, .mutates = {where}});
   backward(y, [this, where, other, y] {
     contribute(where, gradient(y));
@@ -286,7 +331,7 @@ TensorId EagerGraph::add_columns(TensorId x, const std::string& name) {
 
 TensorId EagerGraph::mean(TensorId x) {
   const bool of_pixels = shape(x).size() == 4;
-  const TensorId y = value(of_pixels ? Shape{shape(x)[0], shape(x)[1], 1, 1} : Shape{shape(x)[0], shape(x)[2]});
+  const TensorId y = value_like(x, of_pixels ? Shape{shape(x)[0], shape(x)[1], 1, 1} : Shape{shape(x)[0], shape(x)[2]});
   op({.kind = "mean", .inputs = {x}, .outputs = {y}});
   backward(y, [this, x, y] {
     const TensorId gx = gradient_like(x);
@@ -300,10 +345,12 @@ TensorId EagerGraph::product(TensorId x, Shape result, std::int64_t rows, bool b
   const std::int64_t columns = result.back();
   const Shape in = shape(x);
   const std::int64_t inner = in.size() == 4 ? in[1] : in.back();
-  const TensorId weight = parameter("weight", {columns, inner});
-  std::vector<TensorId> inputs{x, weight};
-  if (bias) inputs.insert(inputs.begin(), parameter("bias", {columns}));
-  const TensorId y = value(std::move(result));
+  const TensorId whole_weight = parameter("weight", {columns, inner});
+  std::vector<TensorId> inputs;
+  if (bias) inputs.push_back(narrowed(parameter("bias", {columns})));
+  const TensorId weight = narrowed(whole_weight);
+  inputs.insert(inputs.end(), {x, weight});
+  const TensorId y = value_like(x, std::move(result));
   const double flops = 2.0 * static_cast<double>(rows * inner * columns);
   const std::int64_t unread = of_first_row ? bytes_of_number * (count(in) - rows * inner) : 0;
   op({.kind = bias ? "addmm" : "mm", .inputs = inputs, .outputs = {y}, .flops = flops, .more_bytes = -unread});
@@ -311,16 +358,17 @@ TensorId EagerGraph::product(TensorId x, Shape result, std::int64_t rows, bool b
     const TensorId gy = gradient(y);
     const TensorId gx = of_first_row
                             ? tensor("gradient of rows of " + graph_[x].name, TensorKind::gradient, {rows, inner})
-                            : tensor("gradient of " + graph_[x].name, TensorKind::gradient, {rows, inner});
+                            : tensor("gradient of " + graph_[x].name, TensorKind::gradient, {rows, inner}, {},
+                                     bytes_of_a_number(graph_[x]));
     op({.kind = "mm", .phase = Phase::backward, .inputs = {gy, weight}, .outputs = {gx}, .flops = flops});
     op({.kind = "mm",
         .phase = Phase::backward,
         .inputs = {gy, x},
-        .outputs = {gradient_of_parameter(weight)},
+        .outputs = {gradient_of_weight(weight)},
         .flops = flops,
         .more_bytes = -unread});
     if (bias) {
-      op({.kind = "sum", .phase = Phase::backward, .inputs = {gy}, .outputs = {gradient_of_parameter(inputs[0])}});
+      op({.kind = "sum", .phase = Phase::backward, .inputs = {gy}, .outputs = {gradient_of_weight(inputs[0])}});
     }
     if (!of_first_row) return contribute(x, gx);
     const TensorId all = gradient_like(x);
@@ -430,6 +478,7 @@ TensorId EagerGraph::rows_of_pictures(TensorId x) {
 Graph EagerGraph::trained(TensorId logits) && {
   next_stage("loss");
   const std::int64_t batch = shape(logits)[0];
+  logits = converted(logits, bytes_of_number);
   const TensorId probabilities = value(shape(logits)), loss = value({}), weight = value({});
   op({.kind = "_log_softmax", .inputs = {logits}, .outputs = {probabilities}});
   const std::int64_t targets = bytes_of_index * batch;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/core/graph.h"
@@ -17,8 +18,10 @@ namespace plimsoll {
 
 class EagerGraph {
  public:
-  /// `dtype`: fp32, or tf32, in which products compute and which is fp32 in memory.
-  explicit EagerGraph(std::string name, std::string_view dtype = "fp32");
+  /// `dtype`: fp32; tf32, in which products compute and which is fp32 in memory; or amp: parameters in fp32, and what
+  /// torch.autocast computes in bf16. So far convolutions, linear layers and what goes on in their type: batch norms,
+  /// pools, sums.
+  explicit EagerGraph(std::string name, std::string_view dtype = "fp32", bool channels_last = false);
 
   using Shape = std::vector<std::int64_t>;
 
@@ -79,19 +82,28 @@ class EagerGraph {
   Graph trained(TensorId logits) &&;
 
  private:
+  using Attributes = std::vector<std::pair<std::string, std::string>>;
   struct Made {
     std::string kind;
     Phase phase = Phase::forward;
     std::vector<TensorId> inputs, outputs, saved, mutates;
     double flops = 0;
     std::int64_t more_bytes = 0;  ///< moved, beside inputs and outputs
+    Attributes attributes = {};
   };
 
   TensorId tensor(const std::string& name, TensorKind, Shape, std::optional<StorageId> = {}, std::int64_t each = 4);
   TensorId parameter(const std::string& name, Shape);
-  TensorId value(Shape, std::optional<StorageId> = {});
+  TensorId value(Shape);
+  /// In the type of numbers that another one has.
+  TensorId value_like(TensorId, Shape, std::optional<StorageId> = {});
   TensorId gradient_like(TensorId);
   TensorId gradient_of_parameter(TensorId);
+  /// Of a parameter, or of the copy that is computed with; the copy's own backward goes on from there.
+  TensorId gradient_of_weight(TensorId);
+  /// In the type that `autocast` computes in: itself, or a copy.
+  TensorId narrowed(TensorId);
+  TensorId converted(TensorId, std::int64_t each);
   void op(Made);
   bool needs_gradient(TensorId t) const { return needs_gradient_[t.index]; }
   TensorId gradient(TensorId t) const { return gradients_.at(t.index); }
@@ -111,6 +123,7 @@ class EagerGraph {
   std::vector<std::pair<TensorId, std::function<void()>>> backwards_;  // in the order of the forward
   std::string stage_name_;
   std::uint32_t stage_ = 0;
+  bool is_mixed_ = false, is_channels_last_ = false;
 };
 
 }  // namespace plimsoll

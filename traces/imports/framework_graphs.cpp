@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "sim/io/input_error.h"
 #include "sim/io/reference_options.h"
@@ -14,8 +15,13 @@ namespace {
 
 struct ImageOptions {
   std::uint32_t batch = 64, size = 224, classes = 1000;
-  static constexpr std::array<std::string_view, 2> dtypes{"fp32", "tf32"};
+  static constexpr std::array<std::string_view, 3> dtypes{"fp32", "tf32", "amp"};
   std::uint32_t dtype = 0;  ///< in which products and convolutions compute: which of `dtypes`
+  static constexpr std::array<std::string_view, 2> layouts{"contiguous", "channels_last"};
+  std::uint32_t layout = 0;  ///< of pictures in memory: which of `layouts`
+
+  bool is_mixed() const { return dtypes.at(dtype) == "amp"; }
+  bool is_channels_last() const { return layouts.at(layout) == "channels_last"; }
 };
 
 /// Residual networks of torchvision (He et al., CVPR 2016; the stride is in the 3x3 convolution).
@@ -50,7 +56,7 @@ TensorId residual_block(EagerGraph& made, TensorId x, std::int64_t width, std::i
 }
 
 Graph resnet_graph(const ResnetModel& model, const ImageOptions& options, std::string name) {
-  EagerGraph made(std::move(name), ImageOptions::dtypes.at(options.dtype));
+  EagerGraph made(std::move(name), ImageOptions::dtypes.at(options.dtype), options.is_channels_last());
   made.next_stage("stem");
   TensorId x = made.input({options.batch, 3, options.size, options.size});
   x = made.relu_in_place(made.batch_norm(made.convolution(x, 64, {7, 2, 3})));
@@ -141,7 +147,8 @@ Graph resmlp_graph(const ResmlpModel& model, const ImageOptions& options, std::s
 std::vector<ReferenceOption> options_of(ImageOptions& options) {
   return {whole_option("batch", options.batch, 1, 1 << 20), whole_option("size", options.size, 32, 4096),
           whole_option("classes", options.classes, 1, 1 << 20),
-          word_option("dtype", options.dtype, {ImageOptions::dtypes.begin(), ImageOptions::dtypes.end()})};
+          word_option("dtype", options.dtype, {ImageOptions::dtypes.begin(), ImageOptions::dtypes.end()}),
+          word_option("layout", options.layout, {ImageOptions::layouts.begin(), ImageOptions::layouts.end()})};
 }
 
 std::vector<std::string_view> all_models() {
@@ -168,6 +175,10 @@ Graph framework_graph(std::string_view reference) {
   }
   for (const ResnetModel& model : resnet_models) {
     if (model.name == name) return resnet_graph(model, options, std::string(reference));
+  }
+  for (const auto& [is_set, key, value] :
+       {std::tuple{options.is_mixed(), "dtype", "amp"}, {options.is_channels_last(), "layout", "channels_last"}}) {
+    if (is_set) throw InputError(located(reference, {}, key, fmt::format("{} is for resnet18 to resnet152", value)));
   }
   for (const DeitModel& model : deit_models) {
     if (model.name == name) return deit_graph(model, options, std::string(reference));

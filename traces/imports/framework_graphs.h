@@ -1,6 +1,7 @@
 #pragma once
-// Graphs of known image classifiers as eager PyTorch trains them in fp32, with shapes, flops and bytes but no times:
-// `resnet50:batch=64`, `deit_b:batch=128,size=224`, `resmlp_s24`. They keep for the backward what PyTorch keeps.
+// Graphs of known image classifiers as eager PyTorch trains them, with shapes, flops and bytes but no times:
+// `resnet50:batch=64`, `deit_b:batch=128,size=224`, `resmlp_s24`. They keep for the backward what PyTorch keeps. In
+// fp32, tf32 or, those of convolutions, under torch.autocast (`dtype=amp`).
 
 #include <string>
 #include <string_view>
