@@ -72,6 +72,8 @@ ReadBackPoint read_megatron(const std::string& text) {
   point.tensor = number("--tensor-model-parallel-size");
   point.context = number("--context-parallel-size");
   CHECK((point.context > 1) == (arguments["--cp-comm-type"] == "all_gather"));
+  point.experts = number("--expert-model-parallel-size");
+  point.copies = number("--num-distributed-optimizer-instances");
   point.stages = number("--pipeline-model-parallel-size");
   point.chunks = number("--num-virtual-stages-per-pipeline-rank");
   point.samples = number("--micro-batch-size");
@@ -128,6 +130,11 @@ ReadBackPoint read_torchtitan(const std::string& text, std::uint32_t layers) {
   point.stages = number("parallelism.pipeline_parallel_degree");
   const std::uint32_t shards = number("parallelism.data_parallel_shard_degree");
   point.replicas = shards * number("parallelism.data_parallel_replicate_degree");
+  if (shards > 1) point.copies = number("parallelism.data_parallel_replicate_degree");
+  if (values.contains("parallelism.expert_parallel_degree")) {
+    point.experts = number("parallelism.expert_parallel_degree");
+    CHECK(number("parallelism.expert_tensor_parallel_degree") == point.tensor);
+  }
   if (shards > 1) point.zero = values.at("parallelism.fsdp_reshard_after_forward") == "always" ? 3 : 2;
   const std::uint32_t local = number("training.local_batch_size"), batch = number("training.global_batch_size");
   point.samples = point.stages > 1 ? number("parallelism.pipeline_parallel_microbatch_size") : local;
@@ -156,7 +163,11 @@ ReadBackPoint read_deepspeed(const std::string& text) {
   point.samples = config.at("train_micro_batch_size_per_gpu");
   read.micro_batches = config.at("gradient_accumulation_steps");
   point.replicas = config.at("train_batch_size").get<std::uint32_t>() / (point.samples * read.micro_batches);
-  point.zero = config.at("zero_optimization").at("stage");
+  const nlohmann::json& sharing = config.at("zero_optimization");
+  point.zero = sharing.at("stage");
+  if (sharing.contains("mics_shard_size")) {
+    point.copies = point.replicas / sharing["mics_shard_size"].get<std::uint32_t>();
+  }
   if (config.contains("pipeline")) point.stages = config["pipeline"].at("stages");
   point.schedule = schedule_named(point.stages > 1 ? "1f1b" : "none");
   point.saver = saver_named(config.contains("activation_checkpointing") ? "full" : "none");
@@ -168,10 +179,13 @@ ReadBackPoint read_pytorch(const std::string& text) {
   ReadBackPoint read;
   ClusterPoint& point = read.point;
   std::smatch mesh;
-  REQUIRE(std::regex_search(text, mesh, std::regex("init_device_mesh\\(\"cuda\", \\((\\d+), (\\d+), (\\d+)\\)")));
+  const std::string sizes = "init_device_mesh\\(\"cuda\", \\((\\d+), (?:(\\d+), )?(\\d+), (\\d+)\\)";
+  REQUIRE(std::regex_search(text, mesh, std::regex(sizes)));
   point.stages = number_in_text(mesh[1]);
-  point.replicas = number_in_text(mesh[2]);
-  point.tensor = number_in_text(mesh[3]);
+  point.copies = mesh[2].matched ? number_in_text(mesh[2]) : 1;
+  point.replicas = point.copies * number_in_text(mesh[3]);
+  point.tensor = number_in_text(mesh[4]);
+  CHECK((point.copies > 1) == (text.find("fully_shard(model, mesh=mesh[\"copies\", \"dp\"]") != std::string::npos));
   std::smatch batches;
   REQUIRE(std::regex_search(text, batches, std::regex("micro_batch_size, n_microbatches = (\\d+), (\\d+)\n")));
   point.samples = number_in_text(batches[1]);
@@ -194,16 +208,19 @@ ReadBackPoint read_pytorch(const std::string& text) {
 
 constexpr std::uint32_t model_layers = 8;
 
-ProgramRun asked_for_framework(const std::string& options, std::uint32_t micro_batches = 16) {
-  return plimsoll(
-      "simulate --json --trace transformer:layers=8,width=64,heads=8,sequence=32,vocabulary=96,view=graph "
-      "--platform a100_sxm_8 --optimizer adam --engine event --micro-batches " +
-      std::to_string(micro_batches) + " --strategy 'cluster(" + options +
-      (options.find("points=") == std::string::npos ? ",points=10" : "") + ")'");
+const std::string dense = "transformer:layers=8,width=64,heads=8,sequence=32,vocabulary=96,view=graph";
+const std::string mixture = "llama:layers=8,width=64,heads=8,kv_heads=4,inner=64,experts=4,sequence=32,vocabulary=96";
+
+ProgramRun asked_for_framework(const std::string& options, const std::string& model = dense,
+                               std::uint32_t micro_batches = 16) {
+  return plimsoll("simulate --json --trace " + model +
+                  " --platform a100_sxm_8 --optimizer adam --engine event --micro-batches " +
+                  std::to_string(micro_batches) + " --strategy 'cluster(" + options +
+                  (options.find("points=") == std::string::npos ? ",points=10" : "") + ")'");
 }
 
-void check_read_back(const std::string& framework, const std::string& options) {
-  const ProgramRun run = asked_for_framework("for=" + framework + options);
+void check_read_back(const std::string& framework, const std::string& options, const std::string& model = dense) {
+  const ProgramRun run = asked_for_framework("for=" + framework + options, model);
   INFO(framework + options + run.err);
   REQUIRE(run.exit_code == 0);
   const nlohmann::json made = nlohmann::json::parse(run.out);
@@ -246,6 +263,12 @@ TEST_CASE("what a framework is told is the point that a cluster has chosen for i
       check_read_back("deepspeed", options + ",saver=" + saver);
     }
   }
+  for (const std::string framework : {"megatron", "torchtitan", "deepspeed", "pytorch"}) {
+    check_read_back(framework, ",copies=2,p=1,z=3");
+  }
+  check_read_back("pytorch", ",copies=2,p=2,t=1,z=2,schedule=1f1b");
+  check_read_back("megatron", ",expert=2,p=2,t=2,z=1+0", mixture);
+  check_read_back("torchtitan", ",expert=2,t=2,z=3", mixture);
   // 8 layers, an embedding and a head in parts of 2 are 5 parts, of one 10: 5 a device.
   check_read_back("torchtitan", ",t=1,p=2,schedule=interleaved,chunks=5");
 }
@@ -271,6 +294,10 @@ TEST_CASE("a framework is refused by name what it cannot run", "[cluster][progra
   refused("for=deepspeed,context=2",
           "cannot run any of these points: it exchanges heads where it shares out positions");
   refused("for=pytorch,context=2", "cannot run any of these points: its replicas do not sum gradients over the ranks");
+  refused("for=deepspeed,copies=2,z=2", "cannot run z=2: it shares out within groups of replicas with z=3 only (MiCS)");
+  refused("for=deepspeed,expert=2", "cannot run any of these points: it leaves experts to the model's own layers");
+  refused("for=pytorch,expert=2", "cannot run any of these points: it leaves experts to the model");
+  refused("for=torchtitan,expert=2,d=2", "cannot run any of these points: it shares out experts among replicas that");
   refused("for=nemo", "cluster.for: expected any, megatron, torchtitan, deepspeed or pytorch");
 }
 

@@ -64,6 +64,11 @@ struct ClusterAsked {
   Platform platform;
 };
 
+std::string cluster_mixture(std::uint32_t layers, std::uint32_t width = 64, std::uint32_t sequence = 32) {
+  return "llama:layers=" + std::to_string(layers) + ",width=" + std::to_string(width) +
+         ",heads=8,kv_heads=4,inner=64,experts=4,sequence=" + std::to_string(sequence) + ",vocabulary=96";
+}
+
 std::string cluster_model(std::uint32_t layers, std::uint32_t width = 64, std::uint32_t sequence = 32) {
   return "transformer:layers=" + std::to_string(layers) + ",width=" + std::to_string(width) +
          ",heads=8,sequence=" + std::to_string(sequence) + ",vocabulary=96,view=graph";
@@ -93,7 +98,8 @@ TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluste
                              machine, 2 * random.between(1, 12),
                              "saver=none+core+full+rotor+greedy_recompute,schedule=" +
                                  std::string("none+1f1b+gpipe+interleaved+zb_h1+zb_v+v_half+dualpipe_v") +
-                                 (random.chance(0.5) ? ",context=auto" : ""),
+                                 (random.chance(0.5) ? ",context=auto" : "") +
+                                 (random.chance(0.3) ? ",copies=auto" : ""),
                              random.chance(0.7) ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
     const ClusterQuestion question = problems.question();
@@ -106,6 +112,35 @@ TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluste
     }
   }
   if (all_cases()) CHECK(simulated > cases_of(1500U));
+}
+
+TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds", "[cluster]") {
+  std::size_t simulated = 0, apart = 0;
+  for (const RandomCase seed : fewer_cases(1, 44)) {
+    Random random(seed);
+    const ClusterMachine machine{.nodes = random.between(1, 2),
+                                 .in_node = 1U << random.between(1, 3),
+                                 .between_nodes = 1.0 + random.below(10),
+                                 .within = 5.0 + random.below(40)};
+    const ClusterAsked asked(
+        cluster_mixture(random.between(1, 4), 32 * random.between(1, 4)), machine, 4 * random.between(1, 6),
+        std::string("expert=auto,copies=1+2,saver=none+full+rotor,schedule=none+1f1b+interleaved") + "+zb_h1+zb_v" +
+            (random.chance(0.3) ? ",context=1+2" : ""),
+        random.chance(0.7) ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterQuestion question = problems.question();
+    const ClusterAnswer bounded = cluster_bounds(question, asked.options());
+    for (int k = 0; k < 15 && !bounded.rows.empty(); ++k) {
+      const ClusterRow& row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
+      const ClusterOutcome outcome = question.outcome(row.point, row.as());
+      check_cluster_bounds(row, outcome);
+      if (!outcome.makespan) continue;
+      ++simulated;
+      if (row.point.experts > 1) ++apart;
+    }
+  }
+  if (all_cases()) CHECK(simulated > cases_of(500U));
+  if (all_cases()) CHECK(apart > cases_of(200U));
 }
 
 /// The least memory of a device that a point of the space needs.
@@ -124,15 +159,18 @@ TEST_CASE("the best point of a cluster is that of all points one by one", "[clus
     std::uint32_t layers, micro_batches;
     double room;       ///< times the least memory
     std::string more;  ///< axes that are not asked for by default
+    std::string mixture = "";
   };
   const std::string usual = "points=100000,chunks=2,micro_batch=1+2+4,schedule=none+1f1b+interleaved+zb_v";
   for (const Case& each :
        {Case{{.nodes = 1, .in_node = 2}, 2, 4, 1.1, ""}, Case{{.nodes = 2, .in_node = 2}, 3, 8, 1.5, ",context=auto"},
         Case{{.nodes = 1, .in_node = 4}, 4, 8, 2, ""}, Case{{.nodes = 2, .in_node = 4}, 3, 8, 1.2, ""},
-        Case{{.nodes = 1, .in_node = 4}, 3, 4, 1.3, ",context=2+4,z=0+2"}}) {
+        Case{{.nodes = 1, .in_node = 4}, 3, 4, 1.3, ",context=2+4,z=0+2"},
+        Case{{.nodes = 2, .in_node = 2}, 2, 8, 1.5, ",copies=1+2,z=0+2+3,p=1+2"},
+        Case{{.nodes = 1, .in_node = 4}, 2, 8, 1.3, ",expert=1+2+4,p=1+2", cluster_mixture(2)}}) {
     CAPTURE(each.room, each.layers, each.more);
     const std::string options = usual + each.more;
-    const std::string model = cluster_model(each.layers);
+    const std::string model = each.mixture.empty() ? cluster_model(each.layers) : each.mixture;
     const Bytes least = least_cluster_memory(model, each.machine, each.micro_batches, options);
     const Bytes memory{static_cast<std::int64_t>(each.room * static_cast<double>(least.count))};
     const ClusterAsked asked(model, each.machine, each.micro_batches, options, Optimizer::adam, memory);
@@ -341,6 +379,10 @@ TEST_CASE("a cluster refuses in one line what leaves no point", "[cluster][progr
   refused("(t=9)", "t=9 leaves no point: there are 4 devices");
   refused("(context=5)", "context=5 leaves no point: there are 4 devices");
   refused("(context=3)", "context=3 leaves no point: context: 's' of 'embedding' has 32 in 'tokens', which 3 ranks do");
+  refused("(expert=2)", "expert=2 leaves no point: expert: ");
+  refused("(copies=2,z=1)", "z=1 leaves no point: ");
+  refused("(copies=4)", "copies=4 leaves no point: groups are of several replicas that share out with z=2 or z=3");
+  refused("(copies=8)", "copies=8 leaves no point: there are no devices for so many groups of replicas in a stage");
   refused("(t=3)", "t=3 leaves no point: megatron: 'a' of 'layer0.attention.qkv' has 8");
   refused("(p=90)", "p=90 leaves no point: there are 4 devices, and the model has 7 stages");
   refused("(d=3)", "d=3 leaves no point: so many replicas do not fit 4 devices and 8 samples");

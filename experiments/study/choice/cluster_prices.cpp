@@ -51,6 +51,7 @@ class ChangedSearches {
                 [](ClusterOptions& options) { options.schedule = whole_backwards(options.schedule); });
     add_without(best().tensor > 1, "without tensor", [](ClusterOptions& options) { options.tensor = "1"; });
     add_without(best().context > 1, "without context", [](ClusterOptions& options) { options.context = "1"; });
+    add_without(best().experts > 1, "without experts apart", [](ClusterOptions& options) { options.experts = "1"; });
     add_without(best().stages > 1, "without pipelines", [](ClusterOptions& options) { options.stages = "1"; });
     add_without(best().saving().name != "none", "without savers",
                 [](ClusterOptions& options) { options.saver = "none"; });

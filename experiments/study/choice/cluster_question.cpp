@@ -163,7 +163,7 @@ const Problem& ClusterProblems::base(std::uint32_t samples) {
 
 std::variant<Problem, std::string> ClusterProblems::rank_problem(std::uint32_t samples, const ComposedPoint& as) {
   Problem problem = base(samples);
-  problem.micro_batches = 1;
+  problem.micro_batches = replicas_of(as.passes, platform_.devices.size());  // one of each rank
   try {
     return transformed(std::move(problem), as.passes);
   } catch (const InputError& error) {  // ranks cannot share it out so: others can

@@ -1,4 +1,4 @@
-// The strategy `cluster`: of all combinations of tensor and context parallelism, replicas, pipelines, sizes of
+// The strategy `cluster`: of all combinations of tensor, context and expert parallelism, replicas, pipelines, sizes of
 // micro-batches and recomputation the fastest within memory, proven to be the best of them by bounds (search.h).
 // Whoever asks the question (experiments/study/choice/cluster_question.h) runs the search: the answer is a pass
 // pipeline, and a question of its own.
@@ -75,6 +75,19 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
         .values = "auto, or numbers from 0 to 3 joined by '+'",
         .help = "what replicas share out: 0 nothing, 1 states, 2 also gradients, 3 also parameters",
         .allowed = are_zero_levels,
+    }),
+    option_of<&ClusterOptions::experts>({
+        .name = "expert",
+        .values = numbers,
+        .help = "replicas that share out the experts of mixtures; auto: each divisor of the number of devices",
+        .allowed = are_numbers,
+    }),
+    option_of<&ClusterOptions::copies>({
+        .name = "copies",
+        .values = numbers,
+        .help = "groups of replicas that share out the same with z=2 and z=3 (HSDP); auto: each divisor of the number "
+                "of devices",
+        .allowed = are_numbers,
     }),
     option_of<&ClusterOptions::schedule>({
         .name = "schedule",

@@ -33,7 +33,7 @@ Seconds of_device(const BoundedPoint& of, const DeviceCosts& device) {
   const double m = of.micro_batches;
   Seconds pass = device.forward + device.backward;
   if (of.point.saving().behind == &full_recompute_strategy) pass += device.again;
-  const Seconds updates = 1.0 / (of.point.zero > 0 ? of.point.replicas : 1) * device.updates;
+  const Seconds updates = 1.0 / (of.point.zero > 0 ? of.point.sharers() : 1) * device.updates;
   const Seconds own = device.before + m * pass;
   if (!of.point.way().splits_backward) return own + std::max(device.behind, updates);
   return std::max(own + updates, own - m * device.weight + device.behind_input);

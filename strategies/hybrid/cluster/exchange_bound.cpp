@@ -8,7 +8,11 @@
 // Ranks that share out positions likewise sum whole gradients over them, beside what replicas exchange: the longer of
 // both holds.
 //
-// ZeRO 2 and 3 exchange for every micro-batch: time >= m times that, of a device's mean where the cut is not known.
+// Ranks that share out experts are one replica here: what they exchange of tokens is computation to them, and their
+// sums of the other gradients are left out.
+//
+// ZeRO 2 and 3 exchange for every micro-batch: time >= m times that, of a device's mean where the cut is not known. Of
+// several groups (HSDP) a replica exchanges that within its own; the sums over groups are left out.
 
 #include <algorithm>
 
@@ -31,7 +35,7 @@ Seconds computed(const BoundedPoint& of, const DeviceCosts& device) {
 }  // namespace
 
 Seconds exchange_bound(const BoundedPoint& of) {
-  if (of.point.replicas == 1 && of.point.context == 1) return {};
+  if (of.point.alike() == 1 && of.point.context == 1) return {};
   Seconds longest, each_time;
   for (std::size_t r = 0; r < of.devices.size(); ++r) {
     if (of.point.zero < 2) longest = std::max(longest, computed(of, of.devices[r]) + of.shared[r].once);

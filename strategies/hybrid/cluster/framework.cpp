@@ -75,6 +75,7 @@ std::string for_megatron(const ClusterExtent& extent, const ClusterPoint& point,
     add(fmt::format("--context-parallel-size {}", point.context));
     add("--cp-comm-type all_gather");
   }
+  if (point.experts > 1) add(fmt::format("--expert-model-parallel-size {}", point.experts));
   add(fmt::format("--pipeline-model-parallel-size {}", point.stages));
   if (point.chunks > 1) add(fmt::format("--num-virtual-stages-per-pipeline-rank {}", point.chunks));
   add(fmt::format("--micro-batch-size {}", point.samples));
@@ -83,6 +84,7 @@ std::string for_megatron(const ClusterExtent& extent, const ClusterPoint& point,
   if (point.zero > 1) {
     add("--use-megatron-fsdp");
     add(fmt::format("--data-parallel-sharding-strategy {}", point.zero == 2 ? "optim_grads" : "optim_grads_params"));
+    if (point.copies > 1) add(fmt::format("--num-distributed-optimizer-instances {}", point.copies));
     add("--no-gradient-accumulation-fusion");
     add("--ckpt-format fsdp_dtensor");
   }
@@ -140,6 +142,7 @@ std::optional<std::string> not_torchtitan(const ClusterExtent& extent, const Clu
   if (const auto why = not_pipelining(extent, point)) return why;
   if (!is_one_of(point.saving().name, {"none", "full"})) return fmt::format("it has no saver {}", point.saving().name);
   if (point.replicas > 1 && point.zero == 1) return "it shares out states only with gradients (z=2, z=3)";
+  if (point.experts > 1 && point.zero < 2) return "it shares out experts among replicas that share all out (z=2, z=3)";
   if (point.replicas > 1 && point.zero == 0 && point.width() * point.stages > 1) {
     return "it replicates (z=0) without tensor, context and pipeline parallelism only";
   }
@@ -157,10 +160,14 @@ std::string for_torchtitan(const ClusterExtent& extent, const ClusterPoint& poin
       "# " + torchrun(extent, point, "-m torchtitan.train --job.config_file plan.toml") + "\n[training]\n";
   const std::uint32_t of_replica = point.stages > 1 ? extent.micro_batches(point) * point.samples : point.samples;
   lines += fmt::format("local_batch_size = {}\nglobal_batch_size = {}\n\n[parallelism]\n", of_replica, extent.batch);
-  lines += fmt::format("data_parallel_replicate_degree = {}\n", shards ? 1 : point.replicas);
-  lines += fmt::format("data_parallel_shard_degree = {}\n", shards ? point.replicas : 1);
+  lines += fmt::format("data_parallel_replicate_degree = {}\n", shards ? point.copies : point.replicas);
+  lines += fmt::format("data_parallel_shard_degree = {}\n", shards ? point.replicas / point.copies : 1);
   if (shards) lines += fmt::format("fsdp_reshard_after_forward = \"{}\"\n", point.zero == 3 ? "always" : "never");
   lines += fmt::format("tensor_parallel_degree = {}\n", point.tensor);
+  if (point.experts > 1) {
+    lines += fmt::format("expert_parallel_degree = {}\n", point.experts);
+    lines += fmt::format("expert_tensor_parallel_degree = {}\n", point.tensor);
+  }
   if (point.context > 1) {
     lines += fmt::format("context_parallel_degree = {}\n", point.context);
     lines += "context_parallel_rotate_method = \"allgather\"\n";
@@ -179,6 +186,8 @@ std::string for_torchtitan(const ClusterExtent& extent, const ClusterPoint& poin
 std::optional<std::string> not_deepspeed(const ClusterExtent& extent, const ClusterPoint& point) {
   if (point.tensor > 1) return "it leaves tensor parallelism to the model";
   if (point.context > 1) return "it exchanges heads where it shares out positions, and leaves that to the model";
+  if (point.experts > 1) return "it leaves experts to the model's own layers";
+  if (point.copies > 1 && point.zero == 2) return "it shares out within groups of replicas with z=3 only (MiCS)";
   if (!is_one_of(point.way().name, {"none", "1f1b"})) return fmt::format("it has no schedule {}", point.way().name);
   if (!is_one_of(point.saving().name, {"none", "full"})) return fmt::format("it has no saver {}", point.saving().name);
   if (point.zero > 1 && point.stages > 1) return "it shares gradients out (z=2, z=3) without pipelines only";
@@ -195,7 +204,9 @@ std::string for_deepspeed(const ClusterExtent& extent, const ClusterPoint& point
                          is_full ? 1 : 0);
   }
   if (is_full) lines += "  \"activation_checkpointing\": {\"partition_activations\": false},\n";
-  return lines + fmt::format("  \"zero_optimization\": {{\"stage\": {}, \"overlap_comm\": true}}\n}}\n", point.zero);
+  const std::string groups = point.copies > 1 ? fmt::format(", \"mics_shard_size\": {}", point.sharers()) : "";
+  return lines +
+         fmt::format("  \"zero_optimization\": {{\"stage\": {}, \"overlap_comm\": true{}}}\n}}\n", point.zero, groups);
 }
 
 std::optional<std::string> not_pytorch(const ClusterExtent& extent, const ClusterPoint& point) {
@@ -204,6 +215,7 @@ std::optional<std::string> not_pytorch(const ClusterExtent& extent, const Cluste
     return fmt::format("it has no saver {}", point.saving().name);
   }
   if (point.context > 1) return "its replicas do not sum gradients over the ranks of a sequence";
+  if (point.experts > 1) return "it leaves experts to the model";
   if (point.replicas > 1 && point.zero < 2 && point.tensor > 1) {
     return "it replicates whole parameters (z=0, z=1) without tensor parallelism only";
   }
@@ -212,8 +224,10 @@ std::optional<std::string> not_pytorch(const ClusterExtent& extent, const Cluste
 
 std::string for_pytorch(const ClusterExtent& extent, const ClusterPoint& point, bool sequence) {
   std::string lines = "# " + torchrun(extent, point, "train.py") + "\n";
-  lines += fmt::format("mesh = init_device_mesh(\"cuda\", ({}, {}, {}), mesh_dim_names=(\"pp\", \"dp\", \"tp\"))\n",
-                       point.stages, point.replicas, point.tensor);
+  const bool has_groups = point.copies > 1;
+  lines += fmt::format("mesh = init_device_mesh(\"cuda\", ({}, {}{}, {}), mesh_dim_names=(\"pp\", {}\"dp\", \"tp\"))\n",
+                       point.stages, has_groups ? fmt::format("{}, ", point.copies) : "", point.sharers(), point.tensor,
+                       has_groups ? "\"copies\", " : "");
   lines += fmt::format("micro_batch_size, n_microbatches = {}, {}\n", point.samples, extent.micro_batches(point));
   if (point.tensor > 1) {
     lines +=
@@ -224,8 +238,8 @@ std::string for_pytorch(const ClusterExtent& extent, const ClusterPoint& point, 
   }
   if (point.saving().name == "core") lines += "checkpoint(core_attention, query, key, value, use_reentrant=False)\n";
   if (point.replicas > 1 && point.zero > 1) {
-    lines += fmt::format("fully_shard(model, mesh=mesh[\"dp\"], reshard_after_forward={})  # each Block before\n",
-                         point.zero == 3 ? "True" : "False");
+    lines += fmt::format("fully_shard(model, mesh=mesh[{}\"dp\"], reshard_after_forward={})  # each Block before\n",
+                         has_groups ? "\"copies\", " : "", point.zero == 3 ? "True" : "False");
   } else if (point.replicas > 1) {
     lines += "model = DistributedDataParallel(model, device_mesh=mesh[\"dp\"])\n";
   }

@@ -95,7 +95,7 @@ MemoryBound larger(const MemoryBound& a, const MemoryBound& b) {
 }
 
 MemoryBound of_device(const BoundedPoint& of, const DeviceCosts& device, const Activations& kept) {
-  const std::uint32_t d = of.point.replicas, z = of.point.zero;
+  const std::uint32_t d = of.point.sharers(), z = of.point.zero;
   const MemoryBound at_end{.parameters = share(device.parameters, z > 2 ? d : 1),
                            .gradients = share(device.gradients, z > 1 ? d : 1),
                            .states = share(device.states, z > 0 ? d : 1),

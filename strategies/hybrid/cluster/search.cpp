@@ -30,7 +30,8 @@ class SharedCosts {
 
   const Rank& rank(const ClusterPoint& point) {
     const StrategyInfo* transform = point.saving().transform;
-    const auto [found, is_new] = ranks_.try_emplace({point.tensor, point.context, point.samples, transform});
+    const auto [found, is_new] =
+        ranks_.try_emplace({point.tensor, point.context, point.experts, point.samples, transform});
     if (is_new) found->second = std::make_unique<Rank>(made(point));
     return *found->second;
   }
@@ -51,8 +52,9 @@ class SharedCosts {
   std::variant<std::vector<ReplicaExchange>, std::string> exchanges(const ClusterPoint& point,
                                                                     const std::vector<DeviceCosts>& devices) {
     std::vector<ReplicaExchange> made(devices.size());
-    if (point.replicas == 1 && point.context == 1) return made;
-    const auto [found, is_new] = times_.try_emplace({point.tensor, point.context, point.replicas});
+    if (point.alike() == 1 && point.context == 1) return made;
+    const auto [found, is_new] =
+        times_.try_emplace({point.tensor, point.context, point.experts, point.copies, point.replicas});
     if (is_new) found->second = times_of(point);
     if (const std::string* why = std::get_if<std::string>(&*found->second)) return *why;
     CollectiveTimes& times = std::get<CollectiveTimes>(*found->second);
@@ -81,8 +83,10 @@ class SharedCosts {
   }
 
   std::unique_ptr<Times> times_of(const ClusterPoint& point) const {
-    Mesh mesh{
-        {{"data", point.replicas, true, CollectiveWay::nccl}, {"context", point.context, false, CollectiveWay::nccl}}};
+    Mesh mesh{{{"groups", point.copies, true, CollectiveWay::nccl},
+               {"data", point.sharers(), true, CollectiveWay::nccl},
+               {"expert", point.experts, true, CollectiveWay::nccl},
+               {"context", point.context, false, CollectiveWay::nccl}}};
     if (point.tensor > 1) mesh.axes.push_back({"tensor", point.tensor, false, CollectiveWay::nccl});
     return std::make_unique<Times>(CollectiveTimes::on(question_.platform, std::move(mesh)));
   }
@@ -91,12 +95,12 @@ class SharedCosts {
     const auto along = [&](std::uint32_t axis, CollectiveKind kind, Bytes bytes) {
       return bytes > Bytes{} ? times.seconds(kind, bytes, std::span(&axis, 1)) : Seconds{};
     };
-    const auto seconds = [&](CollectiveKind kind, Bytes bytes) { return along(0, kind, bytes); };
+    const auto seconds = [&](CollectiveKind kind, Bytes bytes) { return along(1, kind, bytes); };
     const bool is_one_part = point.chunks == 1;
     const Bytes gradients = is_one_part ? device.gradients : device.least_gradients,
                 trained = is_one_part ? device.trained : device.least_trained;
     using enum CollectiveKind;
-    const Seconds over_positions = point.zero < 2 ? along(1, all_reduce, gradients) : Seconds{};
+    const Seconds over_positions = point.zero < 2 ? along(3, all_reduce, gradients) : Seconds{};
     switch (point.zero) {
       case 0:
         return {.once = std::max(over_positions, seconds(all_reduce, gradients)), .each_time = {}};
@@ -113,11 +117,12 @@ class SharedCosts {
   }
 
   const ClusterQuestion& question_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, const StrategyInfo*>, std::unique_ptr<Rank>> ranks_;
+  using Number = std::uint32_t;
+  std::map<std::tuple<Number, Number, Number, Number, const StrategyInfo*>, std::unique_ptr<Rank>> ranks_;
   std::map<std::tuple<const RankCosts*, std::uint32_t, std::uint32_t, PipelineShape>, std::vector<DeviceCosts>>
       devices_;
   std::map<std::tuple<std::uint8_t, std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> kept_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::unique_ptr<Times>> times_;
+  std::map<std::tuple<Number, Number, Number, Number, Number>, std::unique_ptr<Times>> times_;
 };
 
 class ClusterSearch {

@@ -59,6 +59,8 @@ class Enumeration {
         context_(choices_of("context", options.context)),
         stages_(choices_of("p", options.stages)),
         replicas_(choices_of("d", options.replicas)),
+        experts_(choices_of("expert", options.experts)),
+        copies_(choices_of("copies", options.copies)),
         zero_(choices_of("z", options.zero)),
         chunks_(choices_of("chunks", options.chunks)),
         samples_(choices_of("micro_batch", options.samples)),
@@ -106,20 +108,37 @@ class Enumeration {
       if (samples_.values.empty() && extent_.has_sizes && samples > most_usual_samples) break;
       note(4);
       point.samples = samples;
-      for (const std::uint32_t replicas : replicas_for(point)) {
-        note(5);
-        point.replicas = replicas;
-        add_sharing(point);
+      add_groups(point);
+    }
+  }
+
+  void add_groups(ClusterPoint point) {
+    const std::uint32_t most = extent_.devices / (point.width() * point.stages);
+    for (point.experts = 1; point.experts <= (extent_.has_operators ? most : 1); ++point.experts) {
+      if (!allows_divisor(experts_, point.experts)) continue;
+      note(5);
+      for (point.copies = 1; point.copies <= most / point.experts; ++point.copies) {
+        if (!allows_divisor(copies_, point.copies)) continue;
+        note(6);
+        for (const std::uint32_t replicas : replicas_for(point)) {
+          note(7);
+          point.replicas = replicas;
+          add_sharing(point);
+        }
       }
     }
   }
 
-  /// The largest that divides the micro-batches; those asked for, else.
+  bool allows_divisor(const Choices& choices, std::uint32_t value) const {
+    return choices.values.empty() ? extent_.usual_devices % value == 0 : choices.allows(value);
+  }
+
+  /// The largest that divides the micro-batches, in whole groups; those asked for, else.
   std::vector<std::uint32_t> replicas_for(const ClusterPoint& point) const {
     const std::uint32_t micro_batches = extent_.batch / point.samples;
     std::vector<std::uint32_t> found;
     for (std::uint32_t d = std::min(extent_.devices / (point.width() * point.stages), micro_batches); d > 0; --d) {
-      if (micro_batches % d != 0 || !replicas_.allows(d)) continue;
+      if (micro_batches % d != 0 || d % (point.experts * point.copies) != 0 || !replicas_.allows(d)) continue;
       found.push_back(d);
       if (replicas_.values.empty()) break;
     }
@@ -127,10 +146,11 @@ class Enumeration {
   }
 
   void add_sharing(ClusterPoint point) {
-    const std::uint32_t most = point.replicas == 1 ? 0 : extent_.has_updates ? 3 : 0;
-    for (point.zero = 0; point.zero <= most; ++point.zero) {
-      if (!zero_.allows(point.zero) && !(point.replicas == 1 && zero_.values.empty())) continue;
-      note(6);
+    const bool shares = point.sharers() > 1 && extent_.has_updates;
+    if (point.copies > 1 && !shares) return;
+    for (point.zero = point.copies > 1 ? 2 : 0; point.zero <= (shares ? 3U : 0U); ++point.zero) {
+      if (!zero_.allows(point.zero)) continue;
+      note(8);
       add_schedules(point);
     }
   }
@@ -148,7 +168,7 @@ class Enumeration {
                           : chunks_.values.empty()         ? is_usual
                                                            : chunks_.allows(point.chunks);
         if (!fits || std::size_t{point.stages} * point.chunks > extent_.model_stages) continue;
-        note(7);
+        note(9);
         for (point.saver = 0; point.saver < cluster_savers().size(); ++point.saver) {
           if (std::ranges::find(savers_, point.saver) != savers_.end()) add(point);
         }
@@ -217,18 +237,27 @@ class Enumeration {
         }
         return says(samples_, fmt::format("no such micro-batch divides a batch of {}", extent_.batch));
       case 4:
+        if (!extent_.has_operators) return says(experts_, "a chain has no experts to share out");
+        return says(experts_, fmt::format("there are no {} devices for them in a stage", experts_.given));
+      case 5:
+        return says(copies_, "there are no devices for so many groups of replicas in a stage");
+      case 6:
         return says(replicas_, fmt::format("so many replicas do not fit {} devices and {} samples", extent_.devices,
                                            extent_.batch));
-      case 5:
-        return says(zero_, extent_.has_updates ? "only several replicas share anything out"
-                                               : "without an optimizer there are no states to share out");
+      case 7:
+        if (!extent_.has_updates) {
+          return says(copies_.values.empty() || copies_.allows(1) ? zero_ : copies_,
+                      "without an optimizer there are no states to share out");
+        }
+        if (!copies_.allows(1)) return says(copies_, "groups are of several replicas that share out with z=2 or z=3");
+        return says(zero_, "only several replicas share anything out");
       default:
         return "schedule leaves no point: no such pipeline has so many stages and micro-batches";
     }
   }
 
   const ClusterExtent& extent_;
-  Choices tensor_, context_, stages_, replicas_, zero_, chunks_, samples_;
+  Choices tensor_, context_, stages_, replicas_, experts_, copies_, zero_, chunks_, samples_;
   std::vector<std::uint8_t> schedules_, savers_;
   const ClusterOptions& options_;
   const ClusterFramework* framework_;  // null: any
@@ -318,12 +347,14 @@ ComposedPoint composed_rank(const ClusterPoint& point, bool sequence) {
   if (point.tensor > 1) {
     add(made, megatron_strategy, {{"tensor", std::to_string(point.tensor)}, {"sequence", sequence ? "yes" : "no"}});
   }
+  if (point.experts > 1) add(made, expert_strategy, {{"ranks", std::to_string(point.experts)}});
   return made;
 }
 
 std::optional<std::string> refused_option(const ClusterOptions& options, std::string_view why) {
-  const std::array<std::pair<std::string_view, std::string>, 2> asked{
+  const std::array<std::pair<std::string_view, std::string>, 3> asked{
       std::pair(context_strategy.name, "context=" + options.context),
+      std::pair(expert_strategy.name, "expert=" + options.experts),
       std::pair(megatron_strategy.name, "t=" + options.tensor)};
   const auto found =
       std::ranges::find_if(asked, [&](const auto& each) { return why.starts_with(std::string(each.first) + ": "); });
@@ -334,7 +365,8 @@ ComposedPoint composed(const ClusterPoint& point, bool sequence) {
   ComposedPoint made = composed_rank(point, sequence);
   const std::array<const StrategyInfo*, 4> sharing{&data_parallel_strategy, &zero1_strategy, &zero2_strategy,
                                                    &zero3_strategy};
-  if (point.replicas > 1) add(made, *sharing[point.zero], {{"ranks", std::to_string(point.replicas)}});
+  if (point.copies > 1) add(made, data_parallel_strategy, {{"ranks", std::to_string(point.copies)}});
+  if (point.sharers() > 1) add(made, *sharing[point.zero], {{"ranks", std::to_string(point.sharers())}});
   if (point.stages > 1) {
     std::map<std::string, std::string, std::less<>> given{{"stages", std::to_string(point.stages)}};
     if (point.way().shape == PipelineShape::turns) given.emplace("chunks", std::to_string(point.chunks));

@@ -41,6 +41,8 @@ struct ClusterPoint {
   std::uint32_t context = 1;   ///< times so many, which share out the positions of a sequence
   std::uint32_t stages = 1;    ///< devices in a row
   std::uint32_t replicas = 1;  ///< each with its own micro-batches
+  std::uint32_t experts = 1;   ///< so many of which share out the experts of mixtures
+  std::uint32_t copies = 1;    ///< of what replicas share out with zero 2 and 3 (HSDP)
   std::uint32_t zero = 0;      ///< what replicas share out: 0 nothing to 3 states, gradients and parameters
   std::uint32_t samples = 1;   ///< of a micro-batch
   std::uint32_t chunks = 1;    ///< parts of the model on a device
@@ -50,6 +52,10 @@ struct ClusterPoint {
   /// Devices of a stage of one replica.
   std::uint32_t width() const { return tensor * context; }
   std::uint32_t devices() const { return width() * stages * replicas; }
+  /// Replicas that exchange all parameters of a stage: groups of those that share out experts.
+  std::uint32_t alike() const { return replicas / experts; }
+  /// Of these, those that share something out among them.
+  std::uint32_t sharers() const { return alike() / copies; }
   const ClusterSchedule& way() const { return cluster_schedules()[schedule]; }
   const ClusterSaver& saving() const { return cluster_savers()[saver]; }
   friend auto operator<=>(const ClusterPoint&, const ClusterPoint&) = default;
