@@ -23,6 +23,7 @@ struct BoundedPoint {
   const std::vector<ReplicaExchange>& shared;    ///< by device
   std::uint32_t micro_batches;                   ///< of each replica
   const std::vector<std::uint32_t>& parts_kept;  ///< forwards_kept
+  bool is_cut_known = true;                      ///< whether `devices` are those of its own cut
 };
 
 /// By device, of a schedule whose orders are the same for all costs: forwards of parts whose backwards have not begun,

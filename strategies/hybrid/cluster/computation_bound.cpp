@@ -14,8 +14,8 @@
 //     time >= F + B of the model + (m - 1) max(f, b),  B for inputs only where the backward is split.
 //
 // The cut is that of the strategies (balanced) where the stages' times are those at hand. ZeRO 2 and 3 add what stages
-// wait for, and may cut elsewhere: then means hold. Devices have m (F + B) / p of the model, and of p v parts the
-// longest pass is a p v-th of F at least; full_recompute runs all stages again but p v of them.
+// wait for, and may cut elsewhere: until that is known, means hold. Devices have m (F + B) / p of the model, and of p v
+// parts the longest pass is a p v-th of F at least; full_recompute runs all stages again but p v of them.
 //
 // Without a pipeline and without a saver that plans by stages a rank runs its ops one after the other.
 
@@ -65,7 +65,7 @@ Seconds computation_bound(const BoundedPoint& of) {
     way += device.forward + device.backward;
     if (of.point.way().splits_backward) way = way - device.weight;
   }
-  if (of.point.zero < 2) return std::max(longest, way + (m - 1) * longest_pass);
+  if (of.is_cut_known) return std::max(longest, way + (m - 1) * longest_pass);
   const std::uint32_t parts = of.point.stages * of.point.chunks;
   if (of.point.saving().behind == &full_recompute_strategy) sum += repeated(of.costs, parts);
   return std::max(m / of.point.stages * sum, way + (m - 1) / parts * forward);

@@ -36,13 +36,14 @@ Seconds computed(const BoundedPoint& of, const DeviceCosts& device) {
 
 Seconds exchange_bound(const BoundedPoint& of) {
   if (of.point.alike() == 1 && of.point.context == 1) return {};
-  Seconds longest, each_time;
+  Seconds longest, each_time, most;
   for (std::size_t r = 0; r < of.devices.size(); ++r) {
     if (of.point.zero < 2) longest = std::max(longest, computed(of, of.devices[r]) + of.shared[r].once);
     each_time += of.shared[r].each_time;
+    most = std::max(most, of.shared[r].each_time);
   }
-  const double turns = static_cast<double>(of.micro_batches) / of.point.stages;
-  return std::max(longest, turns * each_time);
+  const double m = of.micro_batches;
+  return std::max(longest, of.is_cut_known ? m * most : m / of.point.stages * each_time);
 }
 
 }  // namespace plimsoll

@@ -19,7 +19,8 @@
 // min(m - 1, p - r) micro-batches are in flight. With split backwards weight gradients lag behind by at most p
 // micro-batches: with 2 p of them or more some are made before the last forward, at which p - r are in flight.
 //
-// ZeRO 2 and 3 in pipelines may cut elsewhere than at the stages' own times: then it is the least over all cuts.
+// ZeRO 2 and 3 in pipelines may cut elsewhere than at the stages' own times: until that is known, it is the least over
+// all cuts.
 
 #include <algorithm>
 #include <limits>
@@ -219,7 +220,7 @@ std::vector<std::uint32_t> forwards_kept(const ClusterPoint& point, std::uint32_
 }
 
 MemoryBound memory_bound(const BoundedPoint& of) {
-  if (of.point.stages > 1 && of.point.zero > 1) {
+  if (!of.is_cut_known) {
     const AnyCut any(of);
     return of.point.way().shape == PipelineShape::line ? any.of_line() : any.mean();
   }

@@ -180,9 +180,9 @@ std::variant<RankCosts, std::string> rank_costs(Problem of_rank) {
   return costs;
 }
 
-std::vector<DeviceCosts> device_costs(const RankCosts& costs, std::uint32_t stages, std::uint32_t chunks,
-                                      PipelineShape shape) {
-  const std::vector<std::size_t> first = cut_stages(costs.chain, std::size_t{stages} * chunks, CutRule::balanced);
+std::vector<DeviceCosts> device_costs(const RankCosts& costs, const Chain& cut, std::uint32_t stages,
+                                      std::uint32_t chunks, PipelineShape shape) {
+  const std::vector<std::size_t> first = cut_stages(cut, std::size_t{stages} * chunks, CutRule::balanced);
   OfDevice of(costs);
   std::vector<DeviceCosts> made;
   for (const std::vector<Range>& parts : placed(first, costs.stages.size(), stages, shape)) {

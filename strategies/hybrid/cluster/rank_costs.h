@@ -61,7 +61,8 @@ struct DeviceCosts {
   Seconds longest_pass;  ///< forward, or backward for inputs, of its longest part
 };
 
-/// By device, where the model is cut as pipelines cut it (cut=balanced).
-std::vector<DeviceCosts> device_costs(const RankCosts&, std::uint32_t stages, std::uint32_t chunks, PipelineShape);
+/// By device, where the model is cut as pipelines cut this chain of it (cut=balanced).
+std::vector<DeviceCosts> device_costs(const RankCosts&, const Chain& cut, std::uint32_t stages, std::uint32_t chunks,
+                                      PipelineShape);
 
 }  // namespace plimsoll

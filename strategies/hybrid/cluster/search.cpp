@@ -12,6 +12,7 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/mesh/collective_times.h"
+#include "sim/model/stage_chain.h"
 #include "strategies/hybrid/cluster/rank_costs.h"
 
 namespace plimsoll {
@@ -38,8 +39,21 @@ class SharedCosts {
 
   const std::vector<DeviceCosts>& devices(const ClusterPoint& point, const RankCosts& costs) {
     const auto [found, is_new] = devices_.try_emplace({&costs, point.stages, point.chunks, point.way().shape});
-    if (is_new) found->second = device_costs(costs, point.stages, point.chunks, point.way().shape);
+    if (is_new) found->second = device_costs(costs, costs.chain, point.stages, point.chunks, point.way().shape);
     return found->second;
+  }
+
+  /// Where replicas that share out gradients cut a pipeline: the times of their stages are others, as these wait for
+  /// exchanges. Nothing where there is no such chain.
+  std::optional<std::vector<DeviceCosts>> devices_as_cut(const ClusterPoint& point, const OfRank& rank) {
+    ClusterPoint one = point;  // what the chain depends on
+    one.stages = one.chunks = 1;
+    one.schedule = point.way().splits_backward ? 1 : 0;
+    if (point.saving().transform == nullptr) one.saver = 0;
+    const auto [found, is_new] = chains_.try_emplace(one);
+    if (is_new) found->second = replica_chain(point, rank.sequence);
+    if (!found->second) return std::nullopt;
+    return device_costs(rank.costs, *found->second, point.stages, point.chunks, point.way().shape);
   }
 
   const std::vector<std::uint32_t>& parts_kept(const ClusterPoint& point, std::uint32_t micro_batches) {
@@ -82,6 +96,17 @@ class SharedCosts {
     return why;
   }
 
+  std::optional<Chain> replica_chain(const ClusterPoint& point, bool sequence) const {
+    std::variant<Problem, std::string> made = question_.rank_problem(point.samples, composed_replica(point, sequence));
+    Problem* problem = std::get_if<Problem>(&made);
+    if (problem == nullptr) return std::nullopt;
+    if (problem->chain && !point.way().splits_backward) return std::move(problem->chain);
+    made = as_chain(std::move(*problem), point.way().splits_backward ? Backward::split : Backward::whole);
+    problem = std::get_if<Problem>(&made);
+    if (problem == nullptr) return std::nullopt;
+    return std::move(problem->chain);
+  }
+
   std::unique_ptr<Times> times_of(const ClusterPoint& point) const {
     Mesh mesh{{{"groups", point.copies, true, CollectiveWay::nccl},
                {"data", point.sharers(), true, CollectiveWay::nccl},
@@ -122,6 +147,7 @@ class SharedCosts {
   std::map<std::tuple<const RankCosts*, std::uint32_t, std::uint32_t, PipelineShape>, std::vector<DeviceCosts>>
       devices_;
   std::map<std::tuple<std::uint8_t, std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> kept_;
+  std::map<ClusterPoint, std::optional<Chain>> chains_;
   std::map<std::tuple<Number, Number, Number, Number, Number>, std::unique_ptr<Times>> times_;
 };
 
@@ -137,7 +163,11 @@ class ClusterSearch {
     std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
   }
 
-  ClusterAnswer bounded() && { return std::move(answer_); }
+  ClusterAnswer bounded() && {
+    for (ClusterRow& row : answer_.rows) tighten(row);
+    std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
+    return std::move(answer_);
+  }
 
   ClusterAnswer run() && {
     const auto is_too_large = [&](const ClusterRow& row) {
@@ -146,8 +176,9 @@ class ClusterSearch {
     std::vector<ClusterRow> large;
     std::ranges::copy_if(answer_.rows, std::back_inserter(large), is_too_large);
     answer_.too_large = std::erase_if(answer_.rows, is_too_large);
+    for (ClusterRow& row : large) row.is_too_large = true;
     for (const std::size_t r : seeds()) simulate(r);
-    for (std::size_t r = 0; r < answer_.rows.size() && may_be_faster(r); ++r) simulate(r);
+    for (std::size_t r = 0; r < answer_.rows.size(); ++r) simulate(r);
     conclude();
     if (!answer_.best) find_least(std::move(large));
     return std::move(answer_);
@@ -164,19 +195,41 @@ class ClusterSearch {
     const std::vector<DeviceCosts>& devices = shared_.devices(point, of_rank.costs);
     const auto exchanges = shared_.exchanges(point, devices);
     if (const std::string* why = std::get_if<std::string>(&exchanges)) return refuse(*why);
-    const std::uint32_t micro_batches = question_.extent.micro_batches(point);
-    const BoundedPoint bounded{point,         of_rank.costs,
-                               devices,       std::get<std::vector<ReplicaExchange>>(exchanges),
-                               micro_batches, shared_.parts_kept(point, micro_batches)};
     ClusterRow row{.point = point,
                    .sequence = of_rank.sequence,
-                   .bound = std::max(computation_bound(bounded), exchange_bound(bounded)),
-                   .memory = memory_bound(bounded)};
+                   .bound = {},
+                   .memory = {},
+                   .is_cut_known = point.stages == 1 || point.zero < 2};
+    bound(row, of_rank.costs, devices, std::get<std::vector<ReplicaExchange>>(exchanges));
     if (!answer_.least || row.memory.total() < *answer_.least) {
       answer_.least = row.memory.total();
       answer_.least_parts = row.memory;
     }
     answer_.rows.push_back(std::move(row));
+  }
+
+  void bound(ClusterRow& row, const RankCosts& costs, const std::vector<DeviceCosts>& devices,
+             const std::vector<ReplicaExchange>& exchanges) {
+    const std::uint32_t micro_batches = question_.extent.micro_batches(row.point);
+    const BoundedPoint of{row.point,       costs,         devices,
+                          exchanges,       micro_batches, shared_.parts_kept(row.point, micro_batches),
+                          row.is_cut_known};
+    row.bound = std::max({row.bound, computation_bound(of), exchange_bound(of)});
+    const MemoryBound memory = memory_bound(of);
+    if (memory.total() > row.memory.total()) row.memory = memory;
+  }
+
+  /// Bounds of the point's own cut, where they are not known yet.
+  void tighten(ClusterRow& row) {
+    if (std::exchange(row.is_cut_known, true)) return;
+    const auto& rank = std::get<SharedCosts::OfRank>(shared_.rank(row.point));
+    const auto devices = shared_.devices_as_cut(row.point, rank);
+    if (!devices) return;
+    const auto exchanges = shared_.exchanges(row.point, *devices);
+    bound(row, rank.costs, *devices, std::get<std::vector<ReplicaExchange>>(exchanges));
+    if (row.is_too_large || !question_.budget || row.memory.total() <= *question_.budget) return;
+    row.is_too_large = true;
+    ++answer_.too_large;
   }
 
   /// Where an option asks only for what the model's operators or the links do not allow.
@@ -214,8 +267,10 @@ class ClusterSearch {
     };
     for (std::size_t r = 0; r < rows.size(); ++r) {
       if (!may_need_less(rows[r])) continue;
+      tighten(rows[r]);
+      if (!may_need_less(rows[r])) continue;
       if (answer_.simulated >= limit_) return;
-      simulate(r);
+      simulate_whole(r);
     }
     answer_.is_least_proven = answer_.is_least_simulated;
   }
@@ -225,13 +280,18 @@ class ClusterSearch {
   }
 
   bool may_be_faster(std::size_t r) const {
-    if (answer_.simulated >= limit_) return false;
+    if (answer_.simulated >= limit_ || answer_.rows[r].is_too_large) return false;
     return !answer_.best || answer_.rows[r].bound < *answer_.rows[*answer_.best].outcome->makespan;
   }
 
   void simulate(std::size_t r) {
+    if (answer_.rows[r].outcome || !may_be_faster(r)) return;
+    tighten(answer_.rows[r]);
+    if (may_be_faster(r)) simulate_whole(r);
+  }
+
+  void simulate_whole(std::size_t r) {
     ClusterRow& row = answer_.rows[r];
-    if (row.outcome || !may_be_faster(r)) return;
     row.outcome = question_.outcome(row.point, row.as());
     ++answer_.simulated;
     if (row.outcome->smallest && (!answer_.is_least_simulated || *row.outcome->smallest < *answer_.least)) {
@@ -246,11 +306,14 @@ class ClusterSearch {
   }
 
   void conclude() {
-    const auto open = std::ranges::find_if(answer_.rows, [](const ClusterRow& row) { return !row.outcome; });
-    answer_.is_proven = open == answer_.rows.end();
+    std::optional<Seconds> open;
+    for (const ClusterRow& row : answer_.rows) {
+      if (!row.outcome && !row.is_too_large) open = std::min(open.value_or(row.bound), row.bound);
+    }
+    answer_.is_proven = !open;
     if (!answer_.best) return;
     const Seconds best = *answer_.rows[*answer_.best].outcome->makespan;
-    answer_.bound = answer_.is_proven ? best : std::min(best, open->bound);
+    answer_.bound = std::min(best, open.value_or(best));
     answer_.is_proven = answer_.bound == best;
   }
 

@@ -43,6 +43,8 @@ struct ClusterRow {
   bool sequence = false;  ///< whether positions between blocks are shared out
   Seconds bound;
   MemoryBound memory;
+  bool is_cut_known = true;   ///< whether the bounds are about the point's own cut (ZeRO 2 and 3 in pipelines: later)
+  bool is_too_large = false;  ///< by the bound on memory, once the cut is known
   std::optional<ClusterOutcome> outcome = {};  ///< once simulated
 
   ComposedPoint as() const { return composed(point, sequence); }

@@ -361,12 +361,17 @@ std::optional<std::string> refused_option(const ClusterOptions& options, std::st
   return found == asked.end() ? std::nullopt : std::optional(found->second);
 }
 
-ComposedPoint composed(const ClusterPoint& point, bool sequence) {
+ComposedPoint composed_replica(const ClusterPoint& point, bool sequence) {
   ComposedPoint made = composed_rank(point, sequence);
   const std::array<const StrategyInfo*, 4> sharing{&data_parallel_strategy, &zero1_strategy, &zero2_strategy,
                                                    &zero3_strategy};
   if (point.copies > 1) add(made, data_parallel_strategy, {{"ranks", std::to_string(point.copies)}});
   if (point.sharers() > 1) add(made, *sharing[point.zero], {{"ranks", std::to_string(point.sharers())}});
+  return made;
+}
+
+ComposedPoint composed(const ClusterPoint& point, bool sequence) {
+  ComposedPoint made = composed_replica(point, sequence);
   if (point.stages > 1) {
     std::map<std::string, std::string, std::less<>> given{{"stages", std::to_string(point.stages)}};
     if (point.way().shape == PipelineShape::turns) given.emplace("chunks", std::to_string(point.chunks));
