@@ -22,6 +22,7 @@ struct Decisions {
   /// Of an op: the dimension of its loop that the ranks of an axis share out.
   struct Share {
     std::string axis, dimension;
+    std::string around = {};  ///< whose shares go round among these ranks (sim/mesh/ring_blocks.h); empty: none
   };
   struct Cut {
     OpId op;  ///< of the graph that the search was given

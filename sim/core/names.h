@@ -91,7 +91,7 @@ struct Names<CollectiveKind> {
   static constexpr std::array all{
       std::pair{CollectiveKind::all_reduce, "all_reduce"}, std::pair{CollectiveKind::reduce_scatter, "reduce_scatter"},
       std::pair{CollectiveKind::all_gather, "all_gather"}, std::pair{CollectiveKind::broadcast, "broadcast"},
-      std::pair{CollectiveKind::all_to_all, "all_to_all"}};
+      std::pair{CollectiveKind::all_to_all, "all_to_all"}, std::pair{CollectiveKind::shift, "shift"}};
 };
 
 template <>

@@ -98,7 +98,8 @@ struct Endpoints {
   friend constexpr auto operator<=>(const Endpoints&, const Endpoints&) = default;
 };
 
-enum class CollectiveKind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, all_to_all };
+/// shift: each rank hands what it has on to the next one, and the last one to the first.
+enum class CollectiveKind : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, shift };
 
 /// Steps that together make one collective: every rank reads its inputs and ends with the results. Of several values
 /// each is exchanged as it would be alone.

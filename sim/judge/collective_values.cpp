@@ -124,6 +124,9 @@ void ExchangeJudge::judge_ranges(StepId s, const Collective& collective) {
     case CollectiveKind::all_to_all:
       rule = "an all-to-all exchanges parts of a dimension, which ranges of bytes do not name";
       break;
+    case CollectiveKind::shift:
+      rule = "a shift hands on parts of a dimension, which ranges of bytes do not name";
+      break;
   }
   if (!right) report(Rule::collective, s, text(s) + " ends a collective of another kind: " + rule);
 }

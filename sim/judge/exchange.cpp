@@ -52,6 +52,8 @@ bool Exchange::needs(std::uint32_t to, std::uint32_t from) const {
       return gives_[from] > 0;
     case CollectiveKind::broadcast:
       return from == 0;
+    case CollectiveKind::shift:
+      return to == (from + 1) % ranks_;
   }
   return true;
 }
@@ -60,6 +62,7 @@ bool Exchange::needs(std::uint32_t to, std::uint32_t from) const {
 double Exchange::pair_bytes(std::uint32_t to, std::uint32_t from) const {
   if (kind_ == CollectiveKind::reduce_scatter) return gets_[to];
   if (kind_ == CollectiveKind::all_to_all) return gives_[from] / ranks_;
+  if (kind_ == CollectiveKind::shift) return gives_[from];
   return kind_ == CollectiveKind::all_gather ? gives_[from] : bytes_;
 }
 
@@ -208,12 +211,18 @@ std::optional<std::string> Exchange::too_few_bytes() const {
         must_send = gives_[r] - gives_[r] / ranks_;
         must_receive = gets_[r] - gets_[r] / ranks_;
         break;
+      case CollectiveKind::shift:
+        must_send = gives_[r];
+        must_receive = gets_[r];
+        break;
     }
     all += sent;
     if (sent < must_send) return "rank " + std::to_string(r) + " sends fewer bytes than others need of it";
     if (received < must_receive) return "rank " + std::to_string(r) + " receives fewer bytes than it needs";
   }
-  if (kind_ == CollectiveKind::all_to_all) return std::nullopt;      // what each rank sends is all there is
+  if (kind_ == CollectiveKind::all_to_all || kind_ == CollectiveKind::shift) {
+    return std::nullopt;  // what each rank sends is all there is
+  }
   const double times = kind_ == CollectiveKind::all_reduce ? 2 : 1;  // n-1 sums, and n-1 ranks to tell
   if (all < times * (ranks_ - 1) * bytes_) return "all flows together move fewer bytes than it takes";
   return std::nullopt;

@@ -90,7 +90,7 @@ class LiveCopies {
   /// nothing else frees it.
   void drop(const CopyKey&, DeviceId);
 
-  StreamId stream(DeviceId device, Way way) { return builder_.stream(device, way); }
+  StreamId stream(DeviceId device, Way way, std::uint32_t index = 0) { return builder_.stream(device, way, index); }
   /// Makes room for so many steps.
   void expect(std::size_t steps);
   StepId add(const NewStep&);

@@ -453,6 +453,11 @@ class Lowering {
     return graph_[op].phase == Phase::forward ? StepKind::forward : StepKind::backward;
   }
 
+  /// Blocks that go round have a stream of their own, as a group of NCCL's ranks has: sums do not wait for them.
+  static std::uint32_t collective_stream(const Op& op) {
+    return collective_of(op)->kind == CollectiveKind::shift ? 1 : 0;
+  }
+
   /// On the device in the tape's order, or beside that; elsewhere after its compute before, in the time that the
   /// processor takes.
   void run(const Action& action, PartId by, std::uint32_t micro_batch, Backprop backprop) {
@@ -465,7 +470,8 @@ class Lowering {
     NewStep& step = step_;
     step.clear();
     step.kind = kind_of(id, micro_batch);
-    step.stream = copies_.stream(here.device, is_beside ? way::network : Way{action.at, action.at});
+    step.stream = is_beside ? copies_.stream(here.device, way::network, collective_stream(op))
+                            : copies_.stream(here.device, Way{action.at, action.at});
     step.op = id;
     step.implementation = action.implementation;
     step.micro_batch = micro_batch;

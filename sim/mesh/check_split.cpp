@@ -1,9 +1,11 @@
 #include "sim/mesh/check_split.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 
@@ -11,6 +13,7 @@
 #include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
 #include "sim/core/tolerance.h"
+#include "sim/mesh/ring_blocks.h"
 #include "sim/ops/op_loop.h"
 
 namespace plimsoll {
@@ -26,12 +29,16 @@ class SplitJudge {
     for (std::size_t o = 0; o < whole.ops.size(); ++o) named[whole.ops[o].name].push_back(o);
     std::unordered_map<std::string_view, std::size_t> seen;
     for (const Op& op : rank.ops) {
-      const auto found = named.find(op.name);
+      std::string_view name = op.name;
+      const std::optional<std::uint32_t> block = block_of(op);
+      if (block) name = name.substr(0, name.rfind(" (block "));
+      const auto found = named.find(name);
       if (found == named.end()) continue;
-      const std::size_t before = seen[op.name]++;
+      const std::size_t before = block.value_or(0) == 0 ? seen[name]++ : seen[name] - 1;
       number_[&op] = found->second[std::min(before, found->second.size() - 1)];
     }
     lies_.resize(rank.tensors.size());
+    held_.resize(rank.tensors.size());
     ran_.resize(whole.ops.size(), 0);
   }
 
@@ -41,10 +48,13 @@ class SplitJudge {
         judge_collective(op);
       } else if (op_kind(op) == OpKind::share) {
         judge_share(op);
+      } else if (op.kind == merge_kind) {
+        judge_merge(op);
       } else {
         judge_op(op);
       }
     }
+    judge_blocks();
     for (std::size_t o = 0; o < ran_.size(); ++o) {
       if (ran_[o] != 1) bad("'" + whole_.ops[o].name + "' is there " + std::to_string(ran_[o]) + " times");
     }
@@ -59,6 +69,76 @@ class SplitJudge {
 
  private:
   using Lies = std::vector<int>;  // by axis
+
+  /// Of a ring: a rank's value is that of the rank so many places before it, and has the work of these blocks so far;
+  /// of none: all of it.
+  struct Held {
+    std::uint32_t moved = 0;
+    std::set<std::uint32_t> blocks;
+    bool is_own_and_whole() const { return moved == 0 && blocks.empty(); }
+  };
+
+  static std::optional<std::uint32_t> block_of(const Op& op) {
+    const std::optional<std::string_view> text = attribute_of(op, block_key);
+    if (!text) return std::nullopt;
+    std::uint32_t block = 0;
+    std::from_chars(text->data(), text->data() + text->size(), block);
+    return block;
+  }
+
+  /// By axis: the dimension whose shares go round.
+  std::vector<std::optional<std::uint8_t>> around(const Op& op, const OpLoop* loop) const {
+    std::vector<std::optional<std::uint8_t>> found(mesh_.axes.size());
+    const auto axis = mesh_.axis(attribute_of(op, ring_key).value_or(std::string_view()));
+    if (axis && loop != nullptr) found[*axis] = loop->dim(attribute_of(op, around_key).value_or(std::string_view()));
+    return found;
+  }
+
+  /// An op of a ring reads what comes round with its own block's number, and makes as much of the sums.
+  void judge_held(const Op& op, std::uint32_t block, TensorId t, bool goes_round, bool is_output) {
+    Held& held = held_[t.index];
+    const std::uint32_t moved = goes_round ? block : 0;
+    if (is_output) {
+      held = {moved, {block}};
+    } else if (held.moved != moved || !held.blocks.empty()) {
+      bad("'" + op.name + "' reads '" + rank_[t].name + "', which is not block " + std::to_string(moved));
+    }
+  }
+
+  void judge_blocks() {
+    for (const auto& [op, ring] : rings_) {
+      const auto& [ranks, blocks] = ring;
+      if (blocks.size() == ranks && *blocks.rbegin() + 1 == ranks) continue;
+      bad("'" + whole_.ops[op].name + "' has " + std::to_string(blocks.size()) + " of " + std::to_string(ranks) +
+          " blocks");
+    }
+  }
+
+  /// Sums of disjoint blocks of the same share.
+  void judge_merge(const Op& op) {
+    const auto axis = mesh_.axis(attribute_of(op, ring_key).value_or(std::string_view()));
+    if (!axis || op.inputs.size() != 2 * op.outputs.size()) return bad("'" + op.name + "' merges no pairs");
+    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+      const TensorId one = op.inputs[2 * k], other = op.inputs[2 * k + 1], made = op.outputs[k];
+      Held sum = held_[one.index];
+      const Held& added = held_[other.index];
+      const bool are_alike = lies_[one.index] && lies_[one.index] == lies_[other.index] &&
+                             rank_[one].shape == rank_[other].shape && rank_[one].shape == rank_[made].shape;
+      const std::size_t all = sum.blocks.size() + added.blocks.size();
+      sum.blocks.insert(added.blocks.begin(), added.blocks.end());
+      if (!are_alike || sum.moved != added.moved || sum.blocks.size() != all || added.blocks.empty()) {
+        bad("'" + op.name + "' adds '" + rank_[other].name + "' to other blocks than its own");
+      }
+      hold(made, std::move(sum), *axis);
+      lies_[made.index] = lies_[one.index];
+    }
+  }
+
+  /// All blocks on the rank that they are of are the value.
+  void hold(TensorId t, Held held, std::size_t axis) {
+    if (held.moved == 0 && held.blocks.size() == mesh_.axes[axis].ranks) held.blocks.clear();
+    held_[t.index] = std::move(held);
+  }
 
   void bad(std::string what) { found_.push_back(std::move(what)); }
 
@@ -115,6 +195,14 @@ class SplitJudge {
     return lies;
   }
 
+  /// An operand that goes round is cut along what goes round.
+  static DimsCut cuts_by(const std::vector<std::uint8_t>& operand, DimsCut cuts, const DimsCut& around) {
+    for (std::size_t a = 0; a < cuts.size(); ++a) {
+      if (around[a] && std::ranges::find(operand, *around[a]) != operand.end()) cuts[a] = around[a];
+    }
+    return cuts;
+  }
+
   static Lies lies_of_output(const OpLoop& loop, std::size_t output, DimsCut cuts) {
     for (const std::uint8_t dim : loop.whole[output])
       std::ranges::replace(cuts, DimsCut::value_type(dim), std::nullopt);
@@ -133,7 +221,7 @@ class SplitJudge {
       lies_[t.index] = Lies(mesh_.axes.size(), lies_whole);
       if (loop != nullptr) {
         const auto k = static_cast<std::size_t>(operand - op.inputs.begin());
-        lies_[t.index] = lies_of(loop->inputs[k], cuts_of(op, loop), false);
+        lies_[t.index] = lies_of(loop->inputs[k], cuts_by(loop->inputs[k], cuts_of(op, loop), around(op, loop)), false);
       }
       return judge_size(t, *lies_[t.index]);
     }
@@ -142,7 +230,8 @@ class SplitJudge {
   void judge_op(const Op& op) {
     const auto found = number_.find(&op);
     if (found == number_.end()) return bad("'" + op.name + "' is not an op of the whole graph");
-    ++ran_[found->second];
+    const std::optional<std::uint32_t> block = block_of(op);
+    if (block.value_or(0) == 0) ++ran_[found->second];
     const Op& all = whole_.ops[found->second];
     if (op.inputs.size() != all.inputs.size() || op.outputs.size() != all.outputs.size()) {
       return bad("'" + op.name + "' has other operands than in the whole graph");
@@ -155,15 +244,31 @@ class SplitJudge {
     for (std::size_t a = 0; a < cuts.size(); ++a) {
       if (cuts[a]) ranks *= mesh_.axes[a].ranks;
     }
+    const auto rounds = around(op, loop);
+    for (std::size_t a = 0; a < rounds.size(); ++a) {
+      if (!rounds[a]) continue;
+      ranks *= mesh_.axes[a].ranks;
+      auto& [blocks, seen] = rings_[found->second];
+      blocks = mesh_.axes[a].ranks;
+      if (block && !seen.insert(*block).second) bad("'" + op.name + "' is there twice");
+    }
     if (op.flops && all.flops && !agree(op.flops->count * static_cast<double>(ranks), all.flops->count)) {
       bad("'" + op.name + "' has not 1/" + std::to_string(ranks) + " of the work");
     }
     const Lies all_whole(mesh_.axes.size(), lies_whole);
+    const auto goes_round = [&](const std::vector<std::uint8_t>& operand) {
+      return cuts_by(operand, cuts, rounds) != cuts;
+    };
     for (std::size_t k = 0; k < op.inputs.size(); ++k) {
-      judge_read(op, op.inputs[k], loop == nullptr ? all_whole : lies_of(loop->inputs[k], cuts, false));
+      const TensorId t = op.inputs[k];
+      if (block) judge_held(op, *block, t, goes_round(loop->inputs[k]), false);
+      judge_read(op, t,
+                 loop == nullptr ? all_whole : lies_of(loop->inputs[k], cuts_by(loop->inputs[k], cuts, rounds), false),
+                 block.has_value());
     }
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
-      const Lies lies = loop == nullptr ? all_whole : lies_of_output(*loop, k, cuts);
+      const Lies lies = loop == nullptr ? all_whole : lies_of_output(*loop, k, cuts_by(loop->outputs[k], cuts, rounds));
+      if (block) judge_held(op, *block, op.outputs[k], goes_round(loop->outputs[k]), true);
       std::optional<Lies>& before = lies_[op.outputs[k].index];
       if (before && *before != lies)
         bad("'" + op.name + "' adds to '" + rank_[op.outputs[k]].name + "', which has another layout");
@@ -180,9 +285,12 @@ class SplitJudge {
     }
   }
 
-  void judge_read(const Op& op, TensorId t, const Lies& needed) {
+  void judge_read(const Op& op, TensorId t, const Lies& needed, bool is_block = false) {
     lay_given(t);
     const std::optional<Lies>& lies = lies_[t.index];
+    if (!is_block && !held_[t.index].is_own_and_whole()) {
+      bad("'" + op.name + "' reads '" + rank_[t].name + "', which is another rank's or not all of its blocks");
+    }
     if (!lies) return bad("'" + op.name + "' reads '" + rank_[t].name + "' before it is made");
     for (std::size_t a = 0; a < needed.size(); ++a) {
       if ((*lies)[a] == needed[a]) continue;
@@ -219,11 +327,25 @@ class SplitJudge {
         bad("'" + op.name + "' reads '" + rank_[from].name + "' before it is made");
         continue;
       }
+      if (what.kind == CollectiveKind::shift) {
+        shift(op, axes, from, to);
+        continue;
+      }
       Lies lies = *lies_[from.index];
       for (const std::size_t a : axes) exchange(op, what.kind, a, from, to, axes, lies);
       judge_sizes_of(op, what.kind, from, to, axes);
       lies_[to.index] = std::move(lies);
     }
+  }
+
+  void shift(const Op& op, const std::vector<std::size_t>& axes, TensorId from, TensorId to) {
+    if (axes.size() != 1 || rank_[from].shape != rank_[to].shape || rank_[from].bytes != rank_[to].bytes) {
+      return bad("'" + op.name + "' does not hand on what it has along one axis");
+    }
+    Held held = held_[from.index];
+    held.moved = (held.moved + 1) % mesh_.axes[axes.front()].ranks;
+    hold(to, std::move(held), axes.front());
+    lies_[to.index] = lies_[from.index];
   }
 
   void exchange(const Op& op, CollectiveKind kind, std::size_t axis, TensorId from, TensorId to,
@@ -285,9 +407,11 @@ class SplitJudge {
 
   const Graph &whole_, &rank_;
   const Mesh& mesh_;
-  std::unordered_map<const Op*, std::size_t> number_;     // by op of the rank's graph: the whole graph's
-  std::vector<std::optional<Lies>> lies_;                 // by tensor of the rank's graph
-  std::vector<int> ran_;                                  // by op of the whole graph
+  std::unordered_map<const Op*, std::size_t> number_;  // by op of the rank's graph: the whole graph's
+  std::vector<std::optional<Lies>> lies_;              // by tensor of the rank's graph
+  std::vector<Held> held_;                             // by tensor of the rank's graph
+  std::map<std::size_t, std::pair<std::size_t, std::set<std::uint32_t>>> rings_;  // ranks, and blocks that were there
+  std::vector<int> ran_;                                                          // by op of the whole graph
   std::map<std::pair<TensorId, std::string>, int> owed_;  // exchanges within ops that are still to come
   std::vector<std::string> found_;
 };

@@ -245,6 +245,7 @@ double CollectiveTimes::Groups::ring_seconds(CollectiveKind kind, double bytes) 
     for (const Hops& each : rounds) sum += each.seconds(share);
     return sum;
   };
+  if (kind == CollectiveKind::shift) return ring.seconds(bytes);
   const double around = (n - 1) * ring.seconds(share);
   if (kind == CollectiveKind::all_reduce) return 2 * around;
   if (kind == CollectiveKind::broadcast) return all_seconds(from_first) + around;
@@ -266,7 +267,8 @@ Seconds CollectiveTimes::Groups::seconds(CollectiveKind kind, double bytes, Coll
   if (twice && may(CollectiveWay::trees)) {
     least = std::min(least, 2 * ring.seconds(bytes, std::ceil(std::log2(n))));
   }
-  const bool halves_it = kind != CollectiveKind::all_to_all && kind != CollectiveKind::broadcast;
+  const bool halves_it =
+      kind != CollectiveKind::all_to_all && kind != CollectiveKind::broadcast && kind != CollectiveKind::shift;
   if (halves_it && !halves.empty() && may(CollectiveWay::halving)) {
     double sum = 0, part = bytes;
     for (const Hops& half : halves) {
@@ -283,7 +285,7 @@ Seconds CollectiveTimes::Ways::seconds(CollectiveKind kind, double bytes, Collec
   using enum CollectiveKind;
   const Seconds flat = all.seconds(kind, bytes, way);
   const bool takes_levels = way == CollectiveWay::levels || (way == CollectiveWay::fastest && kind == all_reduce);
-  if (!within || !takes_levels || kind == all_to_all || kind == broadcast) return flat;
+  if (!within || !takes_levels || kind == all_to_all || kind == broadcast || kind == shift) return flat;
   Seconds levels = between->seconds(kind, bytes / within->ranks);
   levels += kind == all_reduce ? within->seconds(reduce_scatter, bytes) + within->seconds(all_gather, bytes)
                                : within->seconds(kind, bytes);

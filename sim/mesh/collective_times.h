@@ -41,8 +41,8 @@ class CollectiveTimes {
   static std::variant<CollectiveTimes, std::string> on(const Platform&, Mesh);
 
   /// `bytes`: of the whole value. all_reduce and broadcast: what every rank ends with; reduce_scatter: what every rank
-  /// begins with; all_gather: what every rank ends with; all_to_all: what every rank has. In groups over these axes
-  /// (ascending); 0 s for groups of one rank.
+  /// begins with; all_gather: what every rank ends with; all_to_all and shift: what every rank has. In groups over
+  /// these axes (ascending); 0 s for groups of one rank.
   Seconds seconds(CollectiveKind, Bytes, std::span<const std::uint32_t> axes);
 
   /// For each axis whose neighbours are not all as far apart: in one sentence that its slowest links set the pace.

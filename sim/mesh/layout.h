@@ -34,6 +34,8 @@ using Layout = std::vector<AxisLayout>;
 struct SplitPlan {
   Mesh mesh;
   std::vector<std::vector<std::optional<std::uint8_t>>> cuts;
+  /// Likewise, of ops that run in blocks (ring_blocks.h): the dimension whose shares go round. Empty: of no op.
+  std::vector<std::vector<std::optional<std::uint8_t>>> around = {};
 };
 
 /// The layout that an op cut so reads an input in, or makes an output in: dims of the operand, as in OpLoop.

@@ -64,6 +64,12 @@ std::optional<Seconds> across_nodes(const KernelTimes& times, const NcclGroup& g
 
 std::optional<Seconds> nccl_seconds(const KernelTimes& times, const NcclGroup& group, CollectiveKind kind,
                                     double bytes) {
+  if (kind == CollectiveKind::shift) {
+    if (group.nodes > 1 || group.ranks < 2) return std::nullopt;
+    NcclGroup pair = group;
+    pair.ranks = pair.in_node = 2;
+    return nccl_seconds(times, pair, CollectiveKind::all_gather, 2 * bytes);
+  }
   if (group.nodes > 1) {
     const bool is_known = times.network_share < 1 || measured_rate(times, kind, group.in_node).has_value();
     const bool has_rule = kind != CollectiveKind::all_to_all && kind != CollectiveKind::broadcast;

@@ -13,6 +13,7 @@
 #include "sim/core/names.h"
 #include "sim/core/op_kind.h"
 #include "sim/mesh/gradient_reduction.h"
+#include "sim/mesh/ring_blocks.h"
 #include "sim/ops/operators.h"
 
 namespace plimsoll {
@@ -59,7 +60,7 @@ class SplitGraph {
       for (OpId& op : group) op = new_id_[op.index];
     }
     sum_partial_gradients();
-    return std::move(made_);
+    return plan_.around.empty() ? std::move(made_) : with_ring_blocks(std::move(made_), plan_.mesh);
   }
 
  private:
@@ -185,13 +186,14 @@ class SplitGraph {
     }
     for (std::size_t k = 0; k < op.inputs.size(); ++k) {
       const TensorId t = op.inputs[k];
-      op.inputs[k] = laid_out(t, loop ? layout_of(loop->inputs[k], cuts, false) : whole(), whole_op);
+      op.inputs[k] =
+          laid_out(t, loop ? layout_of(loop->inputs[k], cuts_by(o, loop->inputs[k]), false) : whole(), whole_op);
       for (TensorId& changed : op.mutates) {
         if (changed == t) changed = op.inputs[k];
       }
     }
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
-      make(op.outputs[k], loop ? layout_of_output(*loop, k, cuts) : whole(), op, whole_op);
+      make(op.outputs[k], loop ? layout_of_output(*loop, k, cuts_by(o, loop->outputs[k])) : whole(), op, whole_op);
     }
     if (loop) {
       std::int64_t ranks = 1;
@@ -200,10 +202,42 @@ class SplitGraph {
       }
       take_share(op, whole_op, ranks);
       op.attributes.emplace_back("cuts", cuts_text(*loop, cuts));
+      go_round(*loop, o, op);
     }
     new_id_[o] = id_at<OpId>(made_.ops.size());
     made_.ops.push_back(std::move(op));
     if (loop) exchange_inside(*loop, cuts, made_.ops.back());
+  }
+
+  bool goes_round(std::size_t o, std::size_t axis) const {
+    return !plan_.around.empty() && plan_.around[o][axis].has_value();
+  }
+
+  /// An operand with the dimension that goes round is cut along that one instead.
+  Cuts cuts_by(std::size_t o, const std::vector<std::uint8_t>& operand) const {
+    Cuts cuts = plan_.cuts[o];
+    for (std::size_t a = 0; a < cuts.size(); ++a) {
+      if (!goes_round(o, a)) continue;
+      const std::uint8_t around = *plan_.around[o][a];
+      if (std::ranges::find(operand, around) != operand.end()) cuts[a] = around;
+    }
+    return cuts;
+  }
+
+  /// Of an op that runs in blocks: along which axis, and which work (ring_blocks.h).
+  void go_round(const OpLoop& loop, std::size_t o, Op& op) const {
+    for (std::size_t a = 0; a < plan_.mesh.axes.size(); ++a) {
+      if (!goes_round(o, a)) continue;
+      const LoopDim& around = loop.dims[*plan_.around[o][a]];
+      const std::uint32_t ranks = plan_.mesh.axes[a].ranks;
+      if (around.size % ranks != 0) {
+        throw CannotSplit{"'" + around.name + "' of '" + op.name + "' has " + std::to_string(around.size) + ", which " +
+                          std::to_string(ranks) + " ranks do not divide; " + next_divisors(around.size, ranks) +
+                          " would"};
+      }
+      op.attributes.emplace_back(ring_key, plan_.mesh.axes[a].name);
+      op.attributes.emplace_back(around_key, around.name);
+    }
   }
 
   /// `axis:dimension` for each axis that cuts one.

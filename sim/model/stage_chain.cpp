@@ -208,13 +208,8 @@ class ChainOfGraph {
     return most;
   }
 
-  /// Of the ops on the device's own stream.
   Seconds seconds(const std::vector<std::size_t>& ops, Saving saving) const {
-    Seconds sum;
-    for (const std::size_t o : ops) {
-      if (!runs_beside(graph_.ops[o])) sum += duration_on(problem_, id_at<OpId>(o), DeviceId{0}, saving);
-    }
-    return sum;
+    return pass_time(problem_, ops, saving).seconds;
   }
 
   double kernels(const std::vector<std::size_t>& ops) const {

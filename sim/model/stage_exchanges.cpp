@@ -49,7 +49,7 @@ std::vector<ExchangeShare> shares(const std::vector<AxisExchange>& own, const st
   std::map<std::string, ExchangeShare> made;
   for (const AxisExchange& each : own) {
     ExchangeShare& share = made[each.axis];
-    share.total += each.within + each.beside;
+    share.total += each.within + each.beside + each.hidden;
     share.exposed += each.within;
     share.exposed_unsaved += each.within;
   }
@@ -89,6 +89,7 @@ std::vector<AxisExchange> without(std::vector<AxisExchange> all, const std::vect
     EXPECTS(found != all.end());
     found->within = found->within - each.within;
     found->beside = found->beside - each.beside;
+    found->hidden = found->hidden - each.hidden;
   }
   return all;
 }
@@ -106,7 +107,7 @@ StageExchanges exchanges_beside(const Problem& problem, std::span<const std::siz
   const auto add = [&](std::span<const std::size_t> some, Seconds& gather, Bytes& gathered) {
     for (const std::size_t o : some) {
       const Op& op = problem.graph.ops[o];
-      if (!runs_beside(op)) continue;
+      if (!runs_beside(op) || goes_round(op)) continue;
       const bool gathers = collective_of(op)->kind == CollectiveKind::all_gather;
       (gathers ? gather : made.sum) += duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep);
       (gathers ? gathered : made.gradients) += exchanged_bytes(problem.graph, op);
@@ -114,6 +115,44 @@ StageExchanges exchanges_beside(const Problem& problem, std::span<const std::siz
   };
   add(forward, made.forward_gather, made.gathered_forward);
   add(backward, made.backward_gather, made.gathered_backward);
+  return made;
+}
+
+bool goes_round(const Op& op) {
+  const std::optional<OpCollective> exchange = collective_of(op);
+  return exchange && exchange->overlaps && exchange->kind == CollectiveKind::shift;
+}
+
+PassTime pass_time(const Problem& problem, std::span<const std::size_t> ops, Saving saving) {
+  struct Coming {
+    Seconds there;
+    std::string_view axis;
+  };
+  PassTime made;
+  Seconds link_is_free;
+  std::map<StorageId, Coming> coming;
+  const Graph& graph = problem.graph;
+  for (const std::size_t o : ops) {
+    const Op& op = graph.ops[o];
+    const bool is_shift = goes_round(op);
+    if (runs_beside(op) && !is_shift) continue;
+    Coming last{};
+    for (const TensorId t : op.inputs) {
+      const auto found = coming.find(graph[t].storage);
+      if (found != coming.end() && last.there < found->second.there) last = found->second;
+    }
+    const Seconds time = duration_on(problem, id_at<OpId>(o), DeviceId{0}, saving);
+    if (is_shift) {
+      link_is_free = std::max({link_is_free, made.seconds, last.there}) + time;
+      for (const TensorId t : op.outputs) coming[graph[t].storage] = {link_is_free, collective_of(op)->axis};
+      continue;
+    }
+    if (made.seconds < last.there) {
+      made.waits[std::string(last.axis)] += last.there - made.seconds;
+      made.seconds = last.there;
+    }
+    made.seconds += time;
+  }
   return made;
 }
 
@@ -186,10 +225,12 @@ void state_exchanges(Op& op, const std::vector<ExchangeShare>& shares) {
   if (!text.empty()) op.attributes.emplace_back(exchanges_key, std::move(text));
 }
 
-void PassExchanges::add(std::vector<AxisExchange>& list, std::string_view axis, Seconds seconds, bool is_beside) {
+AxisExchange& PassExchanges::add(std::vector<AxisExchange>& list, std::string_view axis, Seconds seconds,
+                                 bool is_beside) {
   auto found = std::ranges::find(list, axis, &AxisExchange::axis);
   if (found == list.end()) found = list.insert(list.end(), {.axis = std::string(axis), .within = {}, .beside = {}});
   (is_beside ? found->beside : found->within) += seconds;
+  return *found;
 }
 
 PassExchanges exchanges_by_axis(const Problem& problem, std::span<const std::size_t> forward,
@@ -200,7 +241,14 @@ PassExchanges exchanges_by_axis(const Problem& problem, std::span<const std::siz
       const std::optional<OpCollective> exchange = collective_of(problem.graph.ops[o]);
       if (!exchange) continue;
       const Seconds seconds = duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep);
-      PassExchanges::add(list, exchange->axis, seconds, exchange->overlaps);
+      const bool is_shift = goes_round(problem.graph.ops[o]);
+      AxisExchange& of_axis =
+          PassExchanges::add(list, exchange->axis, is_shift ? Seconds{} : seconds, exchange->overlaps);
+      if (is_shift) of_axis.hidden += seconds;
+    }
+    for (const auto& [axis, wait] : pass_time(problem, some, Saving::keep).waits) {
+      AxisExchange& of_axis = PassExchanges::add(list, axis, wait, false);
+      of_axis.hidden = std::max(of_axis.hidden - wait, Seconds{0});
     }
   };
   add(forward, made.forward);

@@ -3,6 +3,7 @@
 // gathered before they run, gradients that are summed after.
 
 #include <cstddef>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,9 +19,21 @@ struct StageExchanges {
   Bytes gathered_forward, gathered_backward, gradients;  ///< there while they are exchanged
 };
 
-/// Of a stage with these ops of the problem's graph: of those that run beside the others.
+/// Of a stage with these ops of the problem's graph: of those that run beside the others, but for blocks that go round.
 StageExchanges exchanges_beside(const Problem&, std::span<const std::size_t> forward,
                                 std::span<const std::size_t> backward);
+
+/// Whether it hands on what it gets, block by block, while its stage computes with what is there: a shift beside.
+bool goes_round(const Op&);
+
+/// Of ops of the problem's graph on the device's own stream, one after the other.
+struct PassTime {
+  Seconds seconds;                       ///< in all
+  std::map<std::string, Seconds> waits;  ///< of these, by axis: for blocks that are still on their way
+};
+
+/// A block leaves when the ops before it in the list have run, its link is free and what it hands on is there.
+PassTime pass_time(const Problem&, std::span<const std::size_t> ops, Saving);
 
 /// To all kinds of the stage's backward.
 void add_backward_workspace(Stage&, Bytes more);
@@ -49,12 +62,13 @@ void state_exchanges(Op&, const std::vector<ExchangeShare>&);
 struct AxisExchange {
   std::string axis;
   Seconds within, beside;
+  Seconds hidden = {};  ///< of blocks that go round, what the pass does not wait for
 };
 struct PassExchanges {
   std::vector<AxisExchange> forward, backward;
   std::vector<AxisExchange> weight;  ///< of the backward, in the part for parameters
 
-  static void add(std::vector<AxisExchange>&, std::string_view axis, Seconds, bool is_beside);
+  static AxisExchange& add(std::vector<AxisExchange>&, std::string_view axis, Seconds, bool is_beside);
 };
 
 /// Of a stage with these ops of the problem's graph, `weight` some of `backward`.

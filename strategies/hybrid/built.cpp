@@ -138,6 +138,14 @@ class Building {
                      key);
       }
       plan.cuts[cut.op.index][*axis] = dim;
+      if (share.around.empty()) continue;
+      const std::optional<std::uint8_t> around = loop.dim(share.around);
+      if (!around) {
+        return wrong(fmt::format("'{}' has no dimension '{}', but {}", op.name, share.around, names_of_dims(loop)),
+                     key);
+      }
+      plan.around.resize(ops, std::vector<std::optional<std::uint8_t>>(plan.mesh.axes.size()));
+      plan.around[cut.op.index][*axis] = around;
     }
     return std::nullopt;
   }
@@ -226,9 +234,11 @@ Decisions decisions_of(const Graph& graph, SplitPlan plan) {
     const std::variant<OpLoop, std::string> loop = loop_of(graph, id_at<OpId>(o));
     Decisions::Cut cut{id_at<OpId>(o), {}};
     for (std::size_t a = 0; a < plan.cuts[o].size(); ++a) {
-      if (const auto dim = plan.cuts[o][a]) {
-        cut.shares.push_back({made.mesh.axes[a].name, std::get<OpLoop>(loop).dims[*dim].name});
-      }
+      const auto name = [&](std::uint8_t dim) { return std::get<OpLoop>(loop).dims[dim].name; };
+      const auto dim = plan.cuts[o][a];
+      if (!dim) continue;
+      cut.shares.push_back({made.mesh.axes[a].name, name(*dim)});
+      if (!plan.around.empty() && plan.around[o][a]) cut.shares.back().around = name(*plan.around[o][a]);
     }
     made.cuts.push_back(std::move(cut));
   }

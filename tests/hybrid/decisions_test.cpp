@@ -74,6 +74,11 @@ TEST_CASE("decisions of a file give the problem that their search gave", "[hybri
     REQUIRE(std::holds_alternative<Problem>(again));
     check_same(std::get<Problem>(again), searched);
   }
+  const std::vector<Pass> ring = parse_spec("context(ranks=2,way=ring)|megatron(tensor=2)", "test");
+  const Problem llama = whole_model("llama:layers=1,width=24,heads=4,kv_heads=2,inner=8,sequence=16,vocabulary=8"),
+                around = transformed(llama, ring);
+  const auto around_again = transformed(llama, ring, from_file(around.decisions));
+  check_same(std::get<Problem>(around_again), around);
   const Problem of_one = transformed(whole_model(), parse_spec("tofu(devices=1)|1f1b(stages=1)", "test"));
   CHECK(of_one.mesh == Mesh{});  // one rank is a mesh, too
   const std::vector<Pass> piper = parse_spec("piper", "test");

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "sim/core/collective_op.h"
+#include "sim/mesh/ring_blocks.h"
 #include "sim/ops/op_loop.h"
 
 namespace plimsoll {
@@ -114,8 +115,21 @@ void add(const Op& op, const OpLoop& loop, std::size_t output, std::map<TensorId
   });
 }
 
+NumberArray sum(const std::vector<NumberArray>& parts) {
+  NumberArray all = parts.front();
+  for (std::size_t p = 1; p < parts.size(); ++p) {
+    for (std::size_t n = 0; n < all.numbers.size(); ++n)
+      all.numbers[n] = (all.numbers[n] + parts[p].numbers[n]) % prime;
+  }
+  return all;
+}
+
 void run(const Graph& graph, OpId id, std::map<TensorId, NumberArray>& values) {
   const Op& op = graph[id];
+  for (std::size_t k = 0; op.kind == merge_kind && k < op.outputs.size(); ++k) {
+    values[op.outputs[k]] = sum({values.at(op.inputs[2 * k]), values.at(op.inputs[2 * k + 1])});
+  }
+  if (op.kind == merge_kind) return;
   const auto found = loop_of(graph, id);
   const OpLoop* loop = std::get_if<OpLoop>(&found);
   if (loop == nullptr) throw std::logic_error(std::get<std::string>(found));
@@ -158,15 +172,6 @@ NumberArray joined(const std::vector<NumberArray>& parts, std::size_t dim) {
   return whole;
 }
 
-NumberArray sum(const std::vector<NumberArray>& parts) {
-  NumberArray all = parts.front();
-  for (std::size_t p = 1; p < parts.size(); ++p) {
-    for (std::size_t n = 0; n < all.numbers.size(); ++n)
-      all.numbers[n] = (all.numbers[n] + parts[p].numbers[n]) % prime;
-  }
-  return all;
-}
-
 std::optional<std::size_t> dim_that(const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to,
                                     bool grows) {
   for (std::size_t d = 0; d < from.size(); ++d) {
@@ -193,10 +198,9 @@ std::vector<std::uint32_t> group_of(const Mesh& mesh, const std::vector<std::siz
   return group;
 }
 
-/// Of a collective op, or a `share`, whose axes its name tells.
-void exchange(const Graph& graph, const Op& op, const std::vector<std::size_t>& axes, const Mesh& mesh,
-              std::vector<std::map<TensorId, NumberArray>>& values) {
-  const TensorId from = op.inputs.front(), to = op.outputs.empty() ? from : op.outputs.front();
+/// Of one value of a collective op, or a `share`, whose axes its name tells.
+void exchange(const Graph& graph, const Op& op, TensorId from, TensorId to, const std::vector<std::size_t>& axes,
+              const Mesh& mesh, std::vector<std::map<TensorId, NumberArray>>& values) {
   const std::optional<OpCollective> what = collective_of(op);
   std::vector<NumberArray> after(mesh.ranks());
   for (std::uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
@@ -226,6 +230,9 @@ void exchange(const Graph& graph, const Op& op, const std::vector<std::size_t>& 
         break;
       case CollectiveKind::broadcast:
         after[rank] = group.front();
+        break;
+      case CollectiveKind::shift:
+        after[rank] = group[(index + count - 1) % count];
         break;
     }
   }
@@ -272,7 +279,10 @@ std::vector<std::map<TensorId, NumberArray>> computed_on_ranks(const Graph& grap
     std::string_view names =
         what ? what->axis : std::string_view(op.name).substr(std::string_view("share over ").size());
     names = names.substr(0, names.find(' '));
-    exchange(graph, op, mesh.axes_named(names), mesh, values);
+    for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+      const TensorId from = op.inputs[k], to = op.outputs.empty() ? from : op.outputs[k];
+      exchange(graph, op, from, to, mesh.axes_named(names), mesh, values);
+    }
   }
   return values;
 }

@@ -47,8 +47,17 @@ const Field<Decisions::Padding, JsonCursor> padding_fields[] = {
     {"to", required, [](Decisions::Padding& p, JsonCursor c) { p.to = positive(c); }},
 };
 
+/// `dimension`, or `dimension around another`.
+constexpr std::string_view around_word = " around ";
+
 void read_shares(Decisions::Cut& cut, JsonCursor c) {
-  c.object([&](std::string_view axis, JsonCursor value) { cut.shares.push_back({std::string(axis), value.string()}); });
+  c.object([&](std::string_view axis, JsonCursor value) {
+    Decisions::Share& share = cut.shares.emplace_back(Decisions::Share{std::string(axis), value.string()});
+    const std::size_t place = share.dimension.find(around_word);
+    if (place == std::string::npos) return;
+    share.around = share.dimension.substr(place + around_word.size());
+    share.dimension.resize(place);
+  });
 }
 
 const Field<Decisions::Cut, JsonCursor> cut_fields[] = {
@@ -110,7 +119,11 @@ std::string decisions_text(const Decisions& decisions) {
   text += "\n   \"cuts\": [";
   for (const Decisions::Cut& cut : decisions.cuts) {
     Json one{{"op", cut.op.index}, {"shares", Json::object()}};
-    for (const Decisions::Share& share : cut.shares) one["shares"][share.axis] = share.dimension;
+    for (const Decisions::Share& share : cut.shares) {
+      std::string dimensions = share.dimension;
+      if (!share.around.empty()) dimensions.append(around_word).append(share.around);
+      one["shares"][share.axis] = dimensions;
+    }
     text += (&cut == decisions.cuts.data() ? "\n    " : ",\n    ") + json_text(one);
   }
   return text + (decisions.cuts.empty() ? "]}" : "\n   ]}");
