@@ -266,9 +266,9 @@ class Sharing {
     std::vector<Unit> all = units();
     std::vector<std::vector<Op>> before(all.size());
     std::set<TensorId> shared;
+    std::map<std::pair<std::uint32_t, TensorId>, TensorId> stays;  // by stage: what its forward has gathered
     for (std::size_t u = 0; u < all.size(); ++u) {
       const Unit& unit = all[u];
-      if (unit.parameters.empty()) continue;
       const Op& first = graph_.ops[unit.first];
       const std::string of = (is_backward(first.phase) ? "the backward of stage " : "stage ") +
                              std::to_string(first.stage) + " (" + std::to_string(u) + ")";
@@ -278,10 +278,16 @@ class Sharing {
       std::map<TensorId, TensorId> gathered;
       for (const TensorId t : unit.parameters) {
         const Tensor whole = graph_[t];
+        const auto there = stays.find({first.stage, t});
+        if (there != stays.end()) {
+          gathered[t] = there->second;
+          continue;
+        }
         gather.inputs.push_back(t);
         gathered[t] = new_tensor(whole, whole.name + " for " + of, TensorKind::activation);
         gather.outputs.push_back(gathered[t]);
         shared.insert(t);
+        if (!how_.reshards && !is_backward(first.phase)) stays[{first.stage, t}] = gathered[t];
       }
       for (std::size_t o = unit.first; o < unit.last; ++o) {
         for (TensorId& t : graph_.ops[o].inputs) {
@@ -289,7 +295,7 @@ class Sharing {
           if (found != gathered.end()) t = found->second;
         }
       }
-      before[u - std::min<std::size_t>(u, how_.prefetch)].push_back(std::move(gather));
+      if (!gather.inputs.empty()) before[u - std::min<std::size_t>(u, how_.prefetch)].push_back(std::move(gather));
     }
     for (const TensorId t : shared) keep_share(t);
     NewOrder made(graph_);

@@ -37,6 +37,7 @@ struct Together {
   Sharded sharded = Sharded::nothing;
   bool are_summed = false;     ///< gradients are shares, summed already
   std::uint32_t prefetch = 1;  ///< of parameters: so many stages ahead
+  bool reshards = true;        ///< parameters: whole ones go after a stage's forward; else they stay for its backward
   Bytes bucket = {};           ///< of gradients that are summed at the end
   bool overlaps = true;        ///< whether a device goes on computing while these are summed, and parameters handed out
   bool buckets_are_copies = false;
@@ -49,8 +50,8 @@ struct Together {
 ///  - states: gradients are summed, each rank those of its share (reduce_scatter), updates it and hands it out
 ///    (all_gather). Gradient and parameter are whole.
 ///  - gradients: likewise, but summed for every micro-batch behind the op that makes them, so that only shares stay.
-///  - parameters: whole only while a stage's ops of one phase run; gathered `prefetch` stages ahead, beside what the
-///    device computes.
+///  - parameters: whole only while a stage's ops of one phase run, or from its forward to its backward; gathered
+///    `prefetch` stages ahead, beside what the device computes.
 /// Or in one sentence why there is none.
 std::variant<Graph, std::string> trained_together(Graph, const Axis&, const Together&);
 

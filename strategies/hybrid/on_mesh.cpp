@@ -96,10 +96,16 @@ class SharedStages {
     made.gradients = gradients;
     if (gradients > Bytes{0}) made.sum = seconds(CollectiveKind::reduce_scatter, gradients);
     if (sharded_ == Sharded::parameters && parameters > Bytes{0}) {
-      made.forward_gather = made.backward_gather = seconds(CollectiveKind::all_gather, parameters);
-      made.gathered_forward = made.gathered_backward = parameters;
-      stage.forward_workspace += parameters;
+      made.forward_gather = seconds(CollectiveKind::all_gather, parameters);
+      made.gathered_forward = parameters;
       stage.forward_nograd_workspace += parameters;
+      if (how_.reshards) {
+        made.backward_gather = made.forward_gather;
+        made.gathered_backward = parameters;
+        stage.forward_workspace += parameters;
+      } else {
+        keep_gathered(stage, parameters);
+      }
     }
     add_backward_workspace(stage, gradients + made.gathered_backward);
     const Bytes of_share = rank_share(gradients, ranks());
@@ -107,6 +113,13 @@ class SharedStages {
     stage.parameter_gradient.reset();
     if (of_share != of_parameters) stage.parameter_gradient = of_share;
     return made;
+  }
+
+  /// Until the stage's backward is over.
+  static void keep_gathered(Stage& stage, Bytes parameters) {
+    stage.saved += parameters;
+    if (stage.weight_saved) *stage.weight_saved += parameters;
+    if (!stage.inner.empty()) stage.inner.push_back({.name = "gathered parameters", .bytes = parameters});
   }
 
   Bytes shares(const std::set<std::uint32_t>& own) const {

@@ -42,6 +42,7 @@ std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const Dat
 
 struct Zero3Options : DataOptions {
   std::uint32_t prefetch = 1;
+  bool reshards = true;
 };
 
 constexpr auto zero3_options = options_of<Zero3Options>(replicas_option,
@@ -51,10 +52,18 @@ constexpr auto zero3_options = options_of<Zero3Options>(replicas_option,
                                                             .most = 1000,
                                                             .help = "how many stages ahead parameters are gathered",
                                                         }),
+                                                        option_of<&Zero3Options::reshards>({
+                                                            .name = "reshard_after_forward",
+                                                            .words = "no yes",
+                                                            .values = "yes or no",
+                                                            .help = "no: what a stage gathers for its forward stays "
+                                                                    "until its backward, which gathers nothing",
+                                                        }),
                                                         collectives_option);
 
 std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Zero3Options& options) {
-  return on_data_axis(problem, options, {.sharded = Sharded::parameters, .prefetch = options.prefetch});
+  return on_data_axis(problem, options,
+                      {.sharded = Sharded::parameters, .prefetch = options.prefetch, .reshards = options.reshards});
 }
 
 }  // namespace

@@ -333,6 +333,34 @@ TEST_CASE("ranks exchange what ZeRO's paper says", "[hybrid]") {
   const Shape shape;
   const std::int64_t in_backward = shape.layers * (12 * shape.h * shape.h + 2 * shape.h) + shape.h + shape.h * shape.v;
   CHECK(zero3.at("all_gather") == all + 2 * in_backward);
+  CHECK(of("zero3(reshard_after_forward=no)").at("all_gather") == all);
+}
+
+// What the backward reads of the parameters, in numbers of two bytes: weights and the scales of norms. The last layers
+// are gathered for their backward as well where nothing stays, so that less than all of it is more at the peak.
+TEST_CASE("parameters that stay from the forward to the backward take their bytes", "[hybrid]") {
+  const Shape shape;
+  const std::int64_t in_backward = shape.layers * (12 * shape.h * shape.h + 2 * shape.h) + shape.h + shape.h * shape.v;
+  const std::string trace = graph_of({});
+  const char *stay = "zero3(reshard_after_forward=no)", *go = "zero3";
+  const Problem problem = problem_on(trace, "h100_sxm_8", 8, stay);
+  std::map<TensorId, Bytes> gathered;
+  Bytes kept;
+  for (const Op& op : problem.graph.ops) {
+    const auto exchange = collective_of(op);
+    if (exchange && exchange->kind == CollectiveKind::all_gather) {
+      CHECK(op.phase == Phase::forward);
+      for (const TensorId t : op.outputs) gathered[t] = problem.graph[t].bytes;
+    }
+    for (const TensorId t : op.inputs) {
+      if (is_backward(op.phase) && gathered.contains(t)) kept += std::exchange(gathered[t], Bytes{0});
+    }
+  }
+  CHECK(kept == Bytes{2 * in_backward});
+  const Plan more = judged_plan(problem, stay), less = judged_plan(problem_on(trace, "h100_sxm_8", 8, go), go);
+  CHECK(more.peak > less.peak);
+  CHECK(more.peak <= less.peak + kept);
+  CHECK(more.makespan <= less.makespan);
 }
 
 // Replicas of two, each shared out among four: a share's gradients are scattered within the replica, then summed over
@@ -453,7 +481,11 @@ TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
                            "zero1|greedy_recompute",
                            "megatron|offload_greedy",
                            "zero1(ranks=4)|quantize",
-                           "zero3(ranks=4)|1f1b"}) {
+                           "zero3(ranks=4)|1f1b",
+                           "zero3(reshard_after_forward=no)",
+                           "zero3(reshard_after_forward=no,prefetch=2)|greedy_recompute",
+                           "zero3(ranks=4,reshard_after_forward=no)|1f1b|rotor",
+                           "zero3(ranks=4,reshard_after_forward=no)|zb_h1"}) {
     CAPTURE(spec);
     const Problem problem = problem_on(trace, "h100_sxm_8", 8, spec);
     judged_plan(problem, spec);
@@ -527,10 +559,13 @@ TEST_CASE("stages of chains take of ZeRO's exchanges what their neighbours do no
     return bytes > Bytes{0} ? times.seconds(kind, bytes, std::span(&axis, 1)).value : 0;
   };
   std::size_t exchanging = 0, hidden = 0;
-  for (const char* spec : {"zero2(ranks=4)", "zero3(ranks=4,prefetch=0)", "zero3(ranks=4)"}) {
+  for (const char* spec :
+       {"zero2(ranks=4)", "zero3(ranks=4,prefetch=0)", "zero3(ranks=4)", "zero3(ranks=4,reshard_after_forward=no)",
+        "zero3(ranks=4,prefetch=0,reshard_after_forward=no)"}) {
     CAPTURE(spec);
-    const bool gathers = std::string_view(spec).starts_with("zero3"),
-               is_ahead = std::string_view(spec) == "zero3(ranks=4)";
+    const std::string_view asked = spec;
+    const bool gathers = asked.starts_with("zero3"), is_ahead = gathers && asked.find("prefetch=0") == asked.npos,
+               stay = asked.find("reshard") != asked.npos;
     const Problem after = problem_on(trace, "h100_sxm_8", 8, spec);
     REQUIRE(after.chain->stages.size() == count);
     const auto gather = [&](std::size_t s) { return gathers ? seconds(CollectiveKind::all_gather, parameters[s]) : 0; };
@@ -542,14 +577,18 @@ TEST_CASE("stages of chains take of ZeRO's exchanges what their neighbours do no
       const double waits = is_ahead && !is_first ? left(gather(s), plain[s - 1].forward) : gather(s);
       CHECK(shared.forward.value == Approx(plain[s].forward.value + waits).epsilon(1e-12));
       const Seconds behind = is_last ? plain[s].forward : plain[s + 1].backward;
-      double backward = is_ahead ? left(gather(s) + sum(s + 2), behind) : gather(s) + left(sum(s + 2), behind);
+      const double again = stay ? 0 : gather(s);
+      double backward = is_ahead ? left(again + sum(s + 2), behind) : again + left(sum(s + 2), behind);
       if (is_first) backward += sum(0) + left(sum(1), plain[0].backward);
       CHECK(shared.backward.value == Approx(plain[s].backward.value + backward).epsilon(1e-12));
       const Bytes own = gathers ? parameters[s] : Bytes{0};
-      const Bytes next = is_ahead ? (is_last ? own : parameters[s + 1]) : Bytes{0};
-      CHECK(shared.forward_workspace == plain[s].forward_workspace + own + next);
-      const Bytes former = is_ahead && !is_first ? parameters[s - 1] : Bytes{0};
-      CHECK(shared.backward_workspace == plain[s].backward_workspace + gradients[s] + own + gradients[s + 1] + former);
+      const Bytes run = stay ? Bytes{0} : own;  // whole while a pass runs, beside what is saved
+      const Bytes next = is_ahead ? (is_last ? run : parameters[s + 1]) : Bytes{0};
+      CHECK(shared.forward_workspace == plain[s].forward_workspace + run + next);
+      CHECK(shared.forward_nograd_workspace == plain[s].forward_nograd_workspace + own + next);
+      CHECK(shared.saved == plain[s].saved + (stay ? own : Bytes{0}));
+      const Bytes former = is_ahead && !is_first && !stay ? parameters[s - 1] : Bytes{0};
+      CHECK(shared.backward_workspace == plain[s].backward_workspace + gradients[s] + run + gradients[s + 1] + former);
       exchanging += sum(s) > 0 ? 1 : 0;
       hidden += gather(s) > waits ? 1 : 0;
     }
