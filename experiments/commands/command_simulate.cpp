@@ -76,7 +76,49 @@ std::vector<Answer> answers_for_front(const Question& question, const Problem& p
   return answer(question, problem, budgets, transform_s + looking.count());
 }
 
+/// Of a cluster each point of the front has a question and a problem of its own.
+int simulate_cluster_front(const Question& question, bool json) {
+  std::optional<PlanningWatch> watch("planning with " + question.strategy.text);
+  std::vector<AnsweredQuestion> made =
+      front_of_cluster(question, load_model(question.trace), load_platform(question.platform));
+  if (!made.empty()) watch->aside([&] { note_times(made.front().problem); });
+  watch.reset();
+  FrontOf<const AnsweredQuestion*> front;
+  std::vector<Answer> failed;
+  for (const AnsweredQuestion& each : made) {
+    if (each.answer.feasible()) front.add(each.answer.metrics->peak, each.answer.metrics->makespan, &each);
+    if (each.answer.outcome == Outcome::out_of_memory) failed.insert(failed.begin(), each.answer);
+  }
+  const std::vector<const AnsweredQuestion*> points = std::move(front).plans();
+  if (json) {
+    Json object{{"front", Json::array()}};
+    for (const AnsweredQuestion* each : points) {
+      object["front"].push_back(to_json(result_of(each->question, each->problem, each->answer)));
+    }
+    if (question.allocator.kind != AllocatorKind::exact) {
+      object["out_of_memory"] = Json::array();
+      for (const AnsweredQuestion& each : made) {
+        if (each.answer.outcome != Outcome::out_of_memory) continue;
+        object["out_of_memory"].push_back(to_json(result_of(each.question, each.problem, each.answer)));
+      }
+    }
+    std::cout << json_text(object, 2) << '\n';
+  } else {
+    std::vector<Answer> answers;
+    std::vector<std::string> plans;
+    for (const AnsweredQuestion* each : points) {
+      answers.push_back(each->answer);
+      const auto taken = std::ranges::find_if(each->answer.candidates, &Candidate::taken);
+      EXPECTS(taken != each->answer.candidates.end());
+      plans.push_back(taken->strategy);
+    }
+    std::cout << front_table(answers, failed, plans);
+  }
+  return points.empty() ? exit_no_result : exit_fine;
+}
+
 int simulate_front(const Question& question, bool json) {
+  if (asks_cluster(question)) return simulate_cluster_front(question, json);
   std::optional<PlanningWatch> watch("planning with " + question.strategy.text);
   const auto [problem, budget, transform_s] = budgeted_problem_of(question);
   watch->aside([&of = problem] { note_times(of); });

@@ -243,15 +243,18 @@ std::string infeasibility(const Question& question, const Answer& answer) {
   return line;
 }
 
-std::string front_table(std::span<const Answer> front, std::span<const Answer> failed) {
+std::string front_table(std::span<const Answer> front, std::span<const Answer> failed,
+                        std::span<const std::string> plans) {
   const bool on_host = std::ranges::any_of(front, [](const Answer& a) { return host_peak(*a.metrics) > Bytes{0}; });
-  std::string text = fmt::format("{:>14}  {:>12}  {:>14}  {:>12}{}\n", "peak_bytes", "peak", "iteration time",
-                                 "above bound", on_host ? "          host" : "");
-  for (const Answer& answer : front) {
+  std::string text = fmt::format("{:>14}  {:>12}  {:>14}  {:>12}{}{}\n", "peak_bytes", "peak", "iteration time",
+                                 "above bound", on_host ? "          host" : "", plans.empty() ? "" : "  plan");
+  for (std::size_t k = 0; k < front.size(); ++k) {
+    const Answer& answer = front[k];
     const std::string host = on_host ? fmt::format("  {:>12}", format_bytes(host_peak(*answer.metrics))) : "";
-    text += fmt::format("{:>14}  {:>12}  {:>14}  {:>12}{}\n", answer.metrics->peak.count,
+    text += fmt::format("{:>14}  {:>12}  {:>14}  {:>12}{}{}\n", answer.metrics->peak.count,
                         format_bytes(answer.metrics->peak), format_seconds(answer.metrics->makespan),
-                        percent_above(answer.metrics->makespan.value, answer.bounds->time().value), host);
+                        percent_above(answer.metrics->makespan.value, answer.bounds->time().value), host,
+                        plans.empty() ? "" : "  " + plans[k]);
   }
   for (const Answer& answer : failed) {
     text += fmt::format("{:>14}  {:>12}  {:>14}  out of memory {}\n", answer.metrics->peak.count,

@@ -18,6 +18,8 @@ std::string summary(const Question&, const Problem&, const Answer&);
 std::string infeasibility(const Question&, const Answer&);
 
 /// One line a point of the front of time against memory, and one a plan for which the allocator runs out of memory.
-std::string front_table(std::span<const Answer> front, std::span<const Answer> failed);
+/// `plans`: the name of each point's plan, where they are not the question's strategy.
+std::string front_table(std::span<const Answer> front, std::span<const Answer> failed,
+                        std::span<const std::string> plans = {});
 
 }  // namespace plimsoll

@@ -130,9 +130,12 @@ void SweepInputs::read_platform(const ExperimentFile& file, std::size_t element)
 }
 
 ProblemOutcome SweepInputs::problem(const Question& question) const {
+  return problem_of(question, trace(question), platform(question));
+}
+
+Trace SweepInputs::trace(const Question& question) const {
   const auto trace = traces_.find(question.trace);
-  return problem_of(question, trace == traces_.end() ? load_model(question.trace) : trace->second,
-                    platforms_.at(question.platform));
+  return trace == traces_.end() ? load_model(question.trace) : trace->second;
 }
 
 }  // namespace plimsoll

@@ -20,6 +20,10 @@ class SweepInputs {
   /// The problem behind a question of the experiment.
   ProblemOutcome problem(const Question&) const;
 
+  /// The trace and the platform that a question of the experiment names.
+  Trace trace(const Question&) const;
+  const Platform& platform(const Question& question) const { return platforms_.at(question.platform); }
+
   /// A digest (FNV-1a) of each file's bytes, by the reference in the experiment.
   const Json& digests() const { return digests_; }
 

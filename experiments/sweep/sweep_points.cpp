@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "experiments/study/build_name.h"
+#include "experiments/study/choice/cluster_question.h"
 #include "experiments/study/result_fields.h"
 #include "experiments/sweep/bound_curve.h"
 #include "experiments/sweep/mesh_record.h"
@@ -153,6 +154,7 @@ CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t c
 std::optional<Bytes> smallest_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index,
                                  std::size_t strategy) {
   const Question question = question_of(e, case_index * e.strategies.size() + strategy);
+  if (asks_cluster(question)) return std::nullopt;  // only a search within some memory tells
   return smallest_feasible(std::get<Problem>(inputs.problem(question)), question.strategy.passes);
 }
 
@@ -236,11 +238,39 @@ Json unanswered_point(const Experiment& e, std::size_t group, std::size_t place,
   return json;
 }
 
+namespace {
+
+/// Each budget has a search of its own. The record is that of the plan that is chosen, which `candidates` name, under
+/// what the experiment asks.
+void answer_cluster_points(const Experiment& e, const SweepInputs& inputs, std::size_t group,
+                           std::span<const std::optional<Bytes>> all_budgets, std::span<const std::size_t> wanted,
+                           const std::function<void(const Json&)>& record) {
+  for (const std::size_t place : wanted) {
+    const Question asked = question_of(e, group);
+    Question within = asked;
+    if (all_budgets[place]) within.memory = *all_budgets[place];
+    AnsweredQuestion made = answered_by_cluster(within, inputs.trace(asked), inputs.platform(asked));
+    made.question.trace = asked.trace;
+    made.question.strategy = asked.strategy;
+    made.question.micro_batches = asked.micro_batches;
+    Json json = head_of(e, group, place);
+    json.update(to_json(result_of(made.question, made.problem, made.answer)));
+    if (e.timelines && made.answer.feasible()) {
+      if (made.problem.mesh) json["mesh"] = mesh_record(made.problem);
+      json["timeline"] = timeline_record(made.problem, *made.answer.schedule, *made.answer.timeline);
+    }
+    record(json);
+  }
+}
+
+}  // namespace
+
 void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t group,
                    std::span<const std::optional<Bytes>> all_budgets, std::span<const std::size_t> wanted,
                    const std::function<void(const Json&)>& record) {
   EXPECTS(all_budgets.size() == budgets(e));
   const Question question = question_of(e, group);
+  if (asks_cluster(question)) return answer_cluster_points(e, inputs, group, all_budgets, wanted, record);
   const auto started = std::chrono::steady_clock::now();
   const ProblemOutcome made = inputs.problem(question);
   const std::chrono::duration<double> made_in = std::chrono::steady_clock::now() - started;

@@ -193,6 +193,22 @@ ClusterOutcome ClusterProblems::outcome(const ClusterPoint& point, const Compose
   }
 }
 
+AnsweredQuestion answered_by_best(const Question& question, const ClusterProblems& problems, const ClusterAnswer& found,
+                                  double searched_s) {
+  const ClusterRow& best = found.rows[*found.best];
+  Question chosen = problems.of(best.point, best.as());
+  BudgetedProblem made = budgeted_problem_of(chosen, load_model(chosen.trace), problems.platform());
+  Answer answer = std::move(plimsoll::answer(chosen, made.problem, std::span(&made.budget, 1), searched_s).front());
+  answer.gap = found.gap();
+  answer.note = summary_of(found, static_cast<std::uint32_t>(problems.platform().devices.size()));
+  answer.candidates = candidates_of(found);
+  if (const ClusterFramework* framework = cluster_framework(options_in(question).framework)) {
+    answer.configuration = {std::string(framework->name),
+                            framework->configuration(problems.extent(), best.point, best.sequence)};
+  }
+  return {std::move(chosen), std::move(made.problem), std::move(answer)};
+}
+
 AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trace, const Platform& platform) {
   const auto started = std::chrono::steady_clock::now();
   ClusterProblems problems(question, trace, platform);
@@ -212,20 +228,9 @@ AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trac
     answer.candidates = candidates_of(found);
     return {question, std::move(given.problem), std::move(answer)};
   }
-  const ClusterRow& best = found.rows[*found.best];
-  Question chosen = problems.of(best.point, best.as());
-  BudgetedProblem made = budgeted_problem_of(chosen, load_model(chosen.trace), platform);
-  Answer answer =
-      std::move(plimsoll::answer(chosen, made.problem, std::span(&made.budget, 1), searched.count()).front());
-  answer.gap = found.gap();
-  answer.note = summary_of(found, static_cast<std::uint32_t>(platform.devices.size()));
-  answer.candidates = candidates_of(found);
-  if (options_in(question).prices) answer.prices = cluster_prices(question, trace, platform, problems, found);
-  if (const ClusterFramework* framework = cluster_framework(options_in(question).framework)) {
-    answer.configuration = {std::string(framework->name),
-                            framework->configuration(problems.extent(), best.point, best.sequence)};
-  }
-  return {std::move(chosen), std::move(made.problem), std::move(answer)};
+  AnsweredQuestion made = answered_by_best(question, problems, found, searched.count());
+  if (options_in(question).prices) made.answer.prices = cluster_prices(question, trace, platform, problems, found);
+  return made;
 }
 
 }  // namespace plimsoll

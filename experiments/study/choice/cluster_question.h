@@ -21,11 +21,15 @@ class ClusterProblems {
   ClusterQuestion question();
   const ClusterExtent& extent() const { return extent_; }
   std::optional<Bytes> budget() const { return budget_; }
+  const Platform& platform() const { return platform_; }
 
   /// As a part of a larger cluster or with more than a smaller one, of whose numbers auto takes the divisors.
   void count_as(const ClusterExtent& other);
   /// Uses no more of them.
   void leave_idle(std::uint32_t devices_used) { extent_.devices = devices_used; }
+
+  /// Asks the same within another memory of each device.
+  void limit_to(Bytes budget) { budget_ = budget; }
 
   /// The question of one point.
   Question of(const ClusterPoint&, const ComposedPoint&) const;
@@ -53,8 +57,17 @@ class ClusterProblems {
 std::vector<ChangedChoice> cluster_prices(const Question&, const Trace&, const Platform&, ClusterProblems&,
                                           const ClusterAnswer& found);
 
+/// The answer of the best point that was found, after a search of so many seconds.
+AnsweredQuestion answered_by_best(const Question&, const ClusterProblems&, const ClusterAnswer& found,
+                                  double searched_s);
+
 /// The answer to a question that asks `cluster`: that of the best point, whose trace, micro-batches and strategy the
 /// answered question has. Its candidates are the best that were simulated.
 AnsweredQuestion answered_by_cluster(const Question&, const Trace&, const Platform&);
+
+/// The fastest points of the space by memory of a device, whatever its capacity: the answer within any memory, then
+/// within a byte less than each has needed, until nothing fits. The same as searches one by one, each with the limit of
+/// points. Of equally fast ones the last needs the least; the allocator may run out of memory for some.
+std::vector<AnsweredQuestion> front_of_cluster(const Question&, const Trace&, const Platform&);
 
 }  // namespace plimsoll

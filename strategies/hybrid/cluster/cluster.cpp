@@ -134,7 +134,7 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     }));
 
 std::variant<Problem, std::string> asked_alone(const Problem&, const Options&) {
-  return std::string("it chooses the whole pass pipeline, and is asked alone by 'simulate' and 'plan'");
+  return std::string("it chooses the whole pass pipeline, and is asked alone by 'simulate', 'plan', 'load' and 'sweep'");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <tuple>
@@ -154,7 +155,7 @@ class SharedCosts {
 class ClusterSearch {
  public:
   ClusterSearch(const ClusterQuestion& question, const ClusterOptions& options)
-      : question_(question), limit_(options.limit), shared_(question) {
+      : question_(question), limit_(options.limit), shared_(std::make_shared<SharedCosts>(question)) {
     ClusterSpace space = cluster_space(question.extent, options);
     if (space.points.empty()) throw InputError("cluster: " + space.empty_because);
     answer_.points = space.points.size();
@@ -169,6 +170,8 @@ class ClusterSearch {
     return std::move(answer_);
   }
 
+  Bytes least_bound() const { return answer_.least.value_or(Bytes{std::numeric_limits<std::int64_t>::max()}); }
+
   ClusterAnswer run() && {
     const auto is_too_large = [&](const ClusterRow& row) {
       return question_.budget && row.memory.total() > *question_.budget;
@@ -180,20 +183,20 @@ class ClusterSearch {
     for (const std::size_t r : seeds()) simulate(r);
     for (std::size_t r = 0; r < answer_.rows.size(); ++r) simulate(r);
     conclude();
-    if (!answer_.best) find_least(std::move(large));
+    if (!answer_.best && question_.asks_least) find_least(std::move(large));
     return std::move(answer_);
   }
 
  private:
   void add(const ClusterPoint& point) {
-    const SharedCosts::Rank& rank = shared_.rank(point);
+    const SharedCosts::Rank& rank = shared_->rank(point);
     if (const std::string* why = std::get_if<std::string>(&rank)) return refuse(*why);
     const auto& of_rank = std::get<SharedCosts::OfRank>(rank);
     if (std::size_t{point.stages} * point.chunks > of_rank.costs.stages.size()) {
       return refuse("the model has fewer stages than the pipeline has parts");
     }
-    const std::vector<DeviceCosts>& devices = shared_.devices(point, of_rank.costs);
-    const auto exchanges = shared_.exchanges(point, devices);
+    const std::vector<DeviceCosts>& devices = shared_->devices(point, of_rank.costs);
+    const auto exchanges = shared_->exchanges(point, devices);
     if (const std::string* why = std::get_if<std::string>(&exchanges)) return refuse(*why);
     ClusterRow row{.point = point,
                    .sequence = of_rank.sequence,
@@ -212,7 +215,7 @@ class ClusterSearch {
              const std::vector<ReplicaExchange>& exchanges) {
     const std::uint32_t micro_batches = question_.extent.micro_batches(row.point);
     const BoundedPoint of{row.point,       costs,         devices,
-                          exchanges,       micro_batches, shared_.parts_kept(row.point, micro_batches),
+                          exchanges,       micro_batches, shared_->parts_kept(row.point, micro_batches),
                           row.is_cut_known};
     row.bound = std::max({row.bound, computation_bound(of), exchange_bound(of)});
     const MemoryBound memory = memory_bound(of);
@@ -222,10 +225,10 @@ class ClusterSearch {
   /// Bounds of the point's own cut, where they are not known yet.
   void tighten(ClusterRow& row) {
     if (std::exchange(row.is_cut_known, true)) return;
-    const auto& rank = std::get<SharedCosts::OfRank>(shared_.rank(row.point));
-    const auto devices = shared_.devices_as_cut(row.point, rank);
+    const auto& rank = std::get<SharedCosts::OfRank>(shared_->rank(row.point));
+    const auto devices = shared_->devices_as_cut(row.point, rank);
     if (!devices) return;
-    const auto exchanges = shared_.exchanges(row.point, *devices);
+    const auto exchanges = shared_->exchanges(row.point, *devices);
     bound(row, rank.costs, *devices, std::get<std::vector<ReplicaExchange>>(exchanges));
     if (row.is_too_large || !question_.budget || row.memory.total() <= *question_.budget) return;
     row.is_too_large = true;
@@ -319,9 +322,15 @@ class ClusterSearch {
 
   const ClusterQuestion& question_;
   std::size_t limit_;
-  SharedCosts shared_;
+  std::shared_ptr<SharedCosts> shared_;
   ClusterAnswer answer_;
 };
+
+/// Whether a simulation within more memory gives the same within this: what was planned fits, or nothing did.
+bool holds_within(const ClusterOutcome& outcome, Bytes budget) {
+  if (outcome.makespan) return outcome.peak <= budget;
+  return !outcome.smallest || *outcome.smallest > budget;
+}
 
 }  // namespace
 
@@ -332,6 +341,27 @@ double ClusterAnswer::gap() const {
 
 ClusterAnswer cluster_search(const ClusterQuestion& question, const ClusterOptions& options) {
   return ClusterSearch(question, options).run();
+}
+
+void cluster_front(ClusterQuestion question, const ClusterOptions& options, Bytes budget,
+                   const std::function<void(Bytes)>& limit, const std::function<void(const ClusterAnswer&)>& take) {
+  std::map<ClusterPoint, ClusterOutcome> known;
+  const OutcomeOf simulated = std::move(question.outcome);
+  question.outcome = [&](const ClusterPoint& point, const ComposedPoint& as) {
+    const auto found = known.find(point);
+    if (found != known.end() && holds_within(found->second, budget)) return found->second;
+    return known.insert_or_assign(point, simulated(point, as)).first->second;
+  };
+  question.asks_least = false;
+  const ClusterSearch bounded(question, options);
+  while (bounded.least_bound() <= budget) {
+    limit(budget);
+    question.budget = budget;
+    const ClusterAnswer answer = ClusterSearch(bounded).run();
+    if (!answer.best) return;
+    take(answer);
+    budget = answer.rows[*answer.best].outcome->peak - Bytes{1};
+  }
 }
 
 ClusterAnswer cluster_bounds(const ClusterQuestion& question, const ClusterOptions& options) {

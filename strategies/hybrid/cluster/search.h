@@ -36,6 +36,7 @@ struct ClusterQuestion {
   RankProblemOf rank_problem;
   OutcomeOf outcome;
   std::optional<ClusterPoint> first = {};  ///< to simulate, of the space: likely one of the fastest
+  bool asks_least = true;                  ///< where nothing fits: how much the least needs
 };
 
 struct ClusterRow {
@@ -73,5 +74,11 @@ ClusterAnswer cluster_search(const ClusterQuestion&, const ClusterOptions&);
 
 /// All points of the space with their bounds, and none simulated: `rows` hold those that do not fit, too.
 ClusterAnswer cluster_bounds(const ClusterQuestion&, const ClusterOptions&);
+
+/// Takes the answer within this budget, then within a byte less than each has needed, until nothing fits: each is that
+/// of a search by itself. They share bounds and what they have simulated. `limit` is told the budget of the outcomes
+/// that are asked next.
+void cluster_front(ClusterQuestion, const ClusterOptions&, Bytes budget, const std::function<void(Bytes)>& limit,
+                   const std::function<void(const ClusterAnswer&)>& take);
 
 }  // namespace plimsoll
