@@ -104,8 +104,22 @@ TEST_CASE("over nodes collectives take a ring or trees through all cards of a no
         Approx((6.6 + 16 * 0.6 + 15 * 2.7) * 1e-6).epsilon(1e-3));
 }
 
+// What two ranks gather is twice what one of them sends. Of groups over two nodes one hop leaves each; two groups share
+// its card, and pass 1 us within and 5 us beyond the node on either side.
+TEST_CASE("a shift is one hop", "[hybrid][nccl]") {
+  const auto gathers = std::make_shared<const Efficiency>(
+      parse_efficiency("format: plimsoll.efficiency.v1\nname: e\nsource: s\nmodel: M\ncollectives:\n"
+                       "  all_gather: {ranks: [2], bytes: [1000, 1000000], us: [10, 100]}\n",
+                       "e.yaml"));
+  CHECK(seconds(with(two_nodes(), gathers), shift, 500'000, {1}) == Approx(100e-6));
+  CHECK(seconds(with(two_nodes(), two_ranks()), shift, 500'000, {1}) == Approx(2e-6 + 500'000 / 20e9));
+  CHECK(seconds(two_nodes(), shift, 500'000, {1}) == Approx(2e-6 + 500'000 / 20e9));
+  CHECK(seconds(with(two_nodes(), gathers), shift, 500'000, {0}) == Approx(12e-6 + 500'000 / 4e9));
+  CHECK(seconds(two_nodes(), shift, 500'000, {0, 1}) == Approx(12e-6 + 500'000 / 8e9));
+}
+
 TEST_CASE("without measured times nccl is a ring", "[hybrid][nccl]") {
-  for (const CollectiveKind kind : {all_reduce, reduce_scatter, all_gather, broadcast, all_to_all}) {
+  for (const CollectiveKind kind : {all_reduce, reduce_scatter, all_gather, broadcast, all_to_all, shift}) {
     for (const std::int64_t bytes : {1, 100'000, 50'000'000}) {
       for (const std::vector<std::uint32_t>& axes : {std::vector<std::uint32_t>{0}, {1}, {0, 1}}) {
         CHECK(seconds(two_nodes(), kind, bytes, axes) == seconds(two_nodes(), kind, bytes, axes, CollectiveWay::ring));
