@@ -88,6 +88,8 @@ ReadBackPoint read_megatron(const std::string& text) {
                                                                    : 0;
   CHECK((point.zero > 1) == arguments.contains("--use-megatron-fsdp"));
   point.schedule = schedule_named(point.stages == 1 ? "none" : point.chunks > 1 ? "interleaved" : "1f1b");
+  point.updates = arguments.contains("--optimizer-cpu-offload") ? 2 : 0;
+  CHECK((point.updates > 0) == arguments.contains("--use-precision-aware-optimizer"));
   const std::string again = arguments["--recompute-granularity"];
   point.saver = saver_named(again == "selective" ? "core" : again == "full" ? "full" : "none");
   return read;
@@ -168,6 +170,7 @@ ReadBackPoint read_deepspeed(const std::string& text) {
   if (sharing.contains("mics_shard_size")) {
     point.copies = point.replicas / sharing["mics_shard_size"].get<std::uint32_t>();
   }
+  if (sharing.contains("offload_optimizer")) point.updates = 2;
   if (config.contains("pipeline")) point.stages = config["pipeline"].at("stages");
   point.schedule = schedule_named(point.stages > 1 ? "1f1b" : "none");
   point.saver = saver_named(config.contains("activation_checkpointing") ? "full" : "none");
@@ -266,6 +269,8 @@ TEST_CASE("what a framework is told is the point that a cluster has chosen for i
   for (const std::string framework : {"megatron", "torchtitan", "deepspeed", "pytorch"}) {
     check_read_back(framework, ",copies=2,p=1,z=3");
   }
+  check_read_back("megatron", ",updates=zero_offload,z=1,p=2");
+  check_read_back("deepspeed", ",updates=zero_offload,z=3");
   check_read_back("pytorch", ",copies=2,p=2,t=1,z=2,schedule=1f1b");
   check_read_back("megatron", ",expert=2,p=2,t=2,z=1+0", mixture);
   check_read_back("torchtitan", ",expert=2,t=2,z=3", mixture);
@@ -294,6 +299,12 @@ TEST_CASE("a framework is refused by name what it cannot run", "[cluster][progra
   refused("for=deepspeed,context=2",
           "cannot run any of these points: it exchanges heads where it shares out positions");
   refused("for=pytorch,context=2", "cannot run any of these points: its replicas do not sum gradients over the ranks");
+  refused("for=deepspeed,updates=twinflow", "cannot run updates=twinflow: it has no updates twinflow");
+  refused("for=pytorch,updates=device+zero_offload", "cannot run updates=zero_offload: it has no updates zero_offload");
+  refused("for=megatron,updates=zero_offload,z=3", "it has no updates zero_offload");
+  refused("for=torchtitan,offload=offload_greedy",
+          "cannot run offload=offload_greedy: it does not choose what to offload as offload_greedy does");
+  refused("for=megatron,compression=quantize,p=1", "cannot run compression=quantize: it has no compression quantize");
   refused("for=deepspeed,copies=2,z=2", "cannot run z=2: it shares out within groups of replicas with z=3 only (MiCS)");
   refused("for=deepspeed,expert=2", "cannot run any of these points: it leaves experts to the model's own layers");
   refused("for=pytorch,expert=2", "cannot run any of these points: it leaves experts to the model");

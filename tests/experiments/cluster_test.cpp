@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "experiments/study/choice/cluster_question.h"
@@ -34,7 +35,7 @@ std::string cluster_platform(const ClusterMachine& of) {
   return "format: plimsoll.platform.v1\nname: machine\nsource: made up\nnodes: " + std::to_string(of.nodes) +
          "\ndevices:\n  - {name: gpu, count: " + std::to_string(of.in_node) + ", memory: " + of.memory +
          ", peak: {bf16: 10 TFLOPS}, memory_bandwidth: 100 GBps, launch_overhead: 1 us}\n"
-         "memories:\n  - {name: host, size: 100 GB}\n"
+         "memories:\n  - {name: host, size: 100 GB, bandwidth: 50 GBps, adam: 2 GBps}\n"
          "switches:\n  - {name: inside}\n  - {name: fabric, scope: cluster}\n"
          "links:\n  - {name: fast, between: [gpu, inside], bandwidth: " +
          std::to_string(of.within) + " GBps, latency: 1 us}\n  - {name: slow, between: [inside, fabric], bandwidth: " +
@@ -143,6 +144,44 @@ TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds
   if (all_cases()) CHECK(apart > cases_of(100U));
 }
 
+TEST_CASE("no point of a cluster that moves or packs values is faster or smaller than its bounds", "[cluster]") {
+  std::size_t simulated = 0, moved = 0;
+  for (const RandomCase seed : fewer_cases(1, 44)) {
+    Random random(seed);
+    const ClusterMachine machine{.nodes = random.between(1, 2),
+                                 .in_node = 1U << random.between(0, 2),
+                                 .between_nodes = 1.0 + random.below(10),
+                                 .within = 5.0 + random.below(40)};
+    const std::string model = cluster_model(random.between(1, 4), 32 * random.between(1, 4), 16 * random.between(1, 4));
+    const std::uint32_t micro_batches = 2 * random.between(1, 4);
+    const std::string options =
+        std::string("offload=none+offload_greedy+offload_fractional") + (random.chance(0.1) ? "+pofo" : "") +
+        ",compression=none+quantize+gact+lossless," +
+        "updates=device+backward_updates+zero_offload+twinflow+deep_optimizer_states," +
+        "saver=none+core+full,schedule=none+1f1b+interleaved+zb_h1+zb_v,chunks=2,micro_batch=1+2,t=1+2";
+    const ClusterAsked free(model, machine, micro_batches, options, Optimizer::adam, Bytes{1'000'000'000'000});
+    ClusterProblems all(free.question, free.trace, free.platform);
+    const ClusterAnswer rows = cluster_bounds(all.question(), free.options());
+    const std::int64_t needs =
+        rows.rows[random.below(static_cast<std::uint32_t>(rows.rows.size()))].memory.total().count;
+    const ClusterAsked asked(
+        model, machine, micro_batches, options, Optimizer::adam,
+        Bytes{static_cast<std::int64_t>((0.8 + random.below(20) / 10.0) * static_cast<double>(needs))});
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterQuestion question = problems.question();
+    for (int k = 0; k < 12; ++k) {
+      const ClusterRow& row = rows.rows[random.below(static_cast<std::uint32_t>(rows.rows.size()))];
+      const ClusterOutcome outcome = question.outcome(row.point, row.as());
+      check_cluster_bounds(row, outcome);
+      if (!outcome.makespan) continue;
+      ++simulated;
+      if (row.point.offload + row.point.compression + row.point.updates > 0) ++moved;
+    }
+  }
+  if (all_cases()) CHECK(simulated > cases_of(100U));
+  if (all_cases()) CHECK(moved > cases_of(80U));
+}
+
 /// The least memory of a device that a point of the space needs.
 Bytes least_cluster_memory(const std::string& model, const ClusterMachine& machine, std::uint32_t micro_batches,
                            const std::string& options) {
@@ -161,15 +200,19 @@ TEST_CASE("the best point of a cluster is that of all points one by one", "[clus
     std::string more;  ///< axes that are not asked for by default
     std::string mixture = "";
   };
-  const std::string usual = "points=100000,chunks=2,micro_batch=1+2+4,schedule=none+1f1b+interleaved+zb_v";
+  const std::string usual = "points=100000,chunks=2,schedule=none+1f1b+interleaved+zb_v";
   for (const Case& each :
        {Case{{.nodes = 1, .in_node = 2}, 2, 4, 1.1, ""}, Case{{.nodes = 2, .in_node = 2}, 3, 8, 1.5, ",context=auto"},
         Case{{.nodes = 1, .in_node = 4}, 4, 8, 2, ""}, Case{{.nodes = 2, .in_node = 4}, 3, 8, 1.2, ""},
         Case{{.nodes = 1, .in_node = 4}, 3, 4, 1.3, ",context=2+4,z=0+2"},
         Case{{.nodes = 2, .in_node = 2}, 2, 8, 1.5, ",copies=1+2,z=0+2+3,p=1+2"},
+        Case{{.nodes = 1, .in_node = 2}, 2, 4, 1.1, ",updates=auto,p=1+2,t=1"},
+        Case{{.nodes = 1, .in_node = 2}, 3, 4, 1.3, ",offload=auto,saver=none+full,p=1+2,z=0+3"},
+        Case{{.nodes = 1, .in_node = 2}, 3, 4, 1.2, ",compression=auto,p=1,micro_batch=1+2"},
         Case{{.nodes = 1, .in_node = 4}, 2, 8, 1.3, ",expert=1+2+4,p=1+2", cluster_mixture(2)}}) {
     CAPTURE(each.room, each.layers, each.more);
-    const std::string options = usual + each.more;
+    const bool has_sizes = each.more.find("micro_batch") != std::string::npos;
+    const std::string options = usual + each.more + (has_sizes ? "" : ",micro_batch=1+2+4");
     const std::string model = each.mixture.empty() ? cluster_model(each.layers) : each.mixture;
     const Bytes least = least_cluster_memory(model, each.machine, each.micro_batches, options);
     const Bytes memory{static_cast<std::int64_t>(each.room * static_cast<double>(least.count))};
@@ -355,6 +398,37 @@ TEST_CASE("the answer of a cluster is that of its best point, whose schedule che
   CHECK(plimsoll("check --schedule " + schedule).exit_code == 0);
 }
 
+TEST_CASE("what a cluster answers on each axis takes the same time asked by itself", "[cluster][program]") {
+  const ClusterFiles files({});
+  const std::string machine = " --platform " + files.platform + " --optimizer adam --json";
+  const auto run_json = [](const std::string& command) {
+    const ProgramRun run = plimsoll(command);
+    INFO(command + run.err);
+    REQUIRE(run.exit_code == 0);
+    return nlohmann::json::parse(run.out);
+  };
+  const std::string mixture = cluster_mixture(2);
+  for (const auto& [model, options, memory] :
+       {std::tuple(cluster_model(2), "context=2", "1 GB"), std::tuple(mixture, "expert=2,d=4", "1 GB"),
+        std::tuple(cluster_model(2), "copies=2,d=4,z=3", "1 GB"),
+        std::tuple(cluster_model(2), "offload=offload_greedy,t=1,p=1,saver=none,z=0", "2120 kB"),
+        std::tuple(cluster_model(2), "updates=zero_offload", "1 GB"),
+        std::tuple(cluster_model(2), "updates=backward_updates,p=2", "1 GB"),
+        std::tuple(cluster_model(2), "compression=lossless,p=1,saver=core", "1 GB")}) {
+    const std::string rest = machine + " --memory '" + memory + "'";
+    const nlohmann::json made = run_json("simulate --engine event --micro-batches 8 --trace " + model + rest +
+                                         " --strategy 'cluster(points=20," + options + ")'");
+    for (const std::string engine : {"event", "simgrid"}) {
+      const nlohmann::json again =
+          run_json("simulate --engine " + engine + " --trace " + made["trace"].get<std::string>() + rest +
+                   " --strategy '" + made["strategy"].get<std::string>() + "' --micro-batches " +
+                   std::to_string(made["micro_batches"].get<int>()));
+      CHECK(again["makespan_s"].get<double>() == Approx(made["makespan_s"].get<double>()).epsilon(1e-9));
+      CHECK(again["peak_bytes"] == made["peak_bytes"]);
+    }
+  }
+}
+
 TEST_CASE("a portfolio on several devices is as fast as the cluster that it asks", "[cluster][program][eleventh-8]") {
   const ClusterFiles files({.in_node = 2});
   const auto makespan = [&](const std::string& strategy) {
@@ -379,6 +453,9 @@ TEST_CASE("a cluster refuses in one line what leaves no point", "[cluster][progr
   refused("(t=9)", "t=9 leaves no point: there are 4 devices");
   refused("(context=5)", "context=5 leaves no point: there are 4 devices");
   refused("(context=3)", "context=3 leaves no point: context: 's' of 'embedding' has 32 in 'tokens', which 3 ranks do");
+  refused("(compression=quantize,p=2)",
+          "compression=quantize leaves no point: it packs what operators keep, not stages");
+  refused("(offload=pofo,saver=full)", "offload=pofo leaves no point: it chooses recomputation, too");
   refused("(expert=2)", "expert=2 leaves no point: expert: ");
   refused("(copies=2,z=1)", "copies=2 leaves no point: groups are of several replicas that share out with z=2 or z=3");
   refused("(copies=4)", "copies=4 leaves no point: groups are of several replicas that share out with z=2 or z=3");

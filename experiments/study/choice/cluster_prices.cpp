@@ -55,6 +55,11 @@ class ChangedSearches {
     add_without(best().stages > 1, "without pipelines", [](ClusterOptions& options) { options.stages = "1"; });
     add_without(best().saving().name != "none", "without savers",
                 [](ClusterOptions& options) { options.saver = "none"; });
+    add_without(best().compression > 0, "without compression",
+                [](ClusterOptions& options) { options.compression = "none"; });
+    add_without(best().offload > 0, "without offloading", [](ClusterOptions& options) { options.offload = "none"; });
+    add_without(best().updates > 0, "with updates on devices",
+                [](ClusterOptions& options) { options.updates = "device"; });
     return std::move(made_);
   }
 

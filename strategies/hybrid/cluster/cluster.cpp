@@ -109,9 +109,27 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     }),
     option_of<&ClusterOptions::saver>({
         .name = "saver",
-        .values = "auto, or none, core, full, rotor, greedy_recompute, offload_greedy joined by '+'",
+        .values = "auto, or none, core, full, rotor, greedy_recompute joined by '+'",
         .help = "memory within a stage; core: recompute_ops, full: full_recompute; auto: none, core and full",
         .allowed = are_named<cluster_savers>,
+    }),
+    option_of<&ClusterOptions::compression>({
+        .name = "compression",
+        .values = "auto, or none, quantize, gact, lossless joined by '+'",
+        .help = "of kept values, without pipelines and savers that plan by stages; all but lossless change gradients",
+        .allowed = are_named<cluster_compressions>,
+    }),
+    option_of<&ClusterOptions::offload>({
+        .name = "offload",
+        .values = "auto, or none, offload_greedy, offload_fractional, pofo joined by '+'",
+        .help = "of kept values to the host; auto: none and offload_greedy",
+        .allowed = are_named<cluster_offloads>,
+    }),
+    option_of<&ClusterOptions::updates>({
+        .name = "updates",
+        .values = "auto, or device, backward_updates, zero_offload, twinflow, deep_optimizer_states joined by '+'",
+        .help = "where parameters are updated and states are; auto: device, backward_updates and zero_offload",
+        .allowed = are_named<cluster_updates>,
     }),
     option_of<&ClusterOptions::framework>({
         .name = "for",

@@ -13,6 +13,9 @@
 // rest of its way m - 1 of them after the first could. Likewise with the backwards b for inputs. So, of any part,
 //     time >= F + B of the model + (m - 1) max(f, b),  B for inputs only where the backward is split.
 //
+// Updates within the backward are work of the device like others. On a host (zero_offload) they begin when the device
+// has run its last backward, and take their time there even if no other device's run.
+//
 // The cut is that of the strategies (balanced) where the stages' times are those at hand. ZeRO 2 and 3 add what stages
 // wait for, and may cut elsewhere: until that is known, means hold. Devices have m (F + B) / p of the model, and of p v
 // parts the longest pass is a p v-th of F at least; full_recompute runs all stages again but p v of them.
@@ -29,11 +32,18 @@
 namespace plimsoll {
 namespace {
 
+/// Of a device, behind its last backward; where they are streamed to it or only some leave it, none are counted.
+Seconds updates_of(const ClusterPoint& point, const DeviceCosts& device) {
+  const double share = 1.0 / (point.zero > 0 ? point.sharers() : 1);
+  if (point.keeps_states()) return share * device.updates;
+  return point.updating().strategy == &zero_offload_strategy ? share * device.host_updates : Seconds{};
+}
+
 Seconds of_device(const BoundedPoint& of, const DeviceCosts& device) {
   const double m = of.micro_batches;
   Seconds pass = device.forward + device.backward;
   if (of.point.saving().behind == &full_recompute_strategy) pass += device.again;
-  const Seconds updates = 1.0 / (of.point.zero > 0 ? of.point.sharers() : 1) * device.updates;
+  const Seconds updates = updates_of(of.point, device);
   const Seconds own = device.before + m * pass;
   if (!of.point.way().splits_backward) return own + std::max(device.behind, updates);
   return std::max(own + updates, own - m * device.weight + device.behind_input);
@@ -52,9 +62,9 @@ Seconds repeated(const RankCosts& costs, std::uint32_t parts) {
 Seconds computation_bound(const BoundedPoint& of) {
   const double m = of.micro_batches;
   if (of.point.stages == 1) {
-    const bool by_ops = of.point.saving().behind == nullptr;
     const Seconds by_stages = of_device(of, of.devices.front());
-    return by_ops ? std::min(m * of.costs.ops, by_stages) : by_stages;
+    if (!of.point.runs_by_ops()) return by_stages;
+    return std::min(m * of.costs.ops + updates_of(of.point, of.devices.front()), by_stages);
   }
   Seconds longest, sum, way, longest_pass, forward;
   for (const DeviceCosts& device : of.devices) {

@@ -24,8 +24,7 @@ namespace {
 
 Seconds computed(const BoundedPoint& of, const DeviceCosts& device) {
   const double m = of.micro_batches;
-  const bool by_ops = of.point.stages == 1 && of.point.saving().behind == nullptr;
-  if (by_ops) return m * of.costs.ops - of.costs.backward_ops;
+  if (of.point.runs_by_ops()) return m * of.costs.ops - of.costs.backward_ops;
   Seconds pass = device.forward + device.backward;
   const bool repeats = of.point.saving().behind == &full_recompute_strategy;
   if (repeats) pass += device.again;

@@ -45,6 +45,14 @@ std::optional<std::string> why_not_in_pieces(const ClusterExtent& extent, const 
                      2 * point.context, extent.positions);
 }
 
+/// Refuses what follows the saver, but for updates of this name.
+std::optional<std::string> why_not_behind(const ClusterPoint& point, std::string_view updates = "") {
+  if (point.compression > 0) return fmt::format("it has no compression {}", point.compressing().name);
+  if (point.offload > 0) return fmt::format("it does not choose what to offload as {} does", point.offloading().name);
+  if (point.updates == 0 || point.updating().name == updates) return std::nullopt;
+  return fmt::format("it has no updates {}", point.updating().name);
+}
+
 std::string torchrun(const ClusterExtent& extent, const ClusterPoint& point, std::string_view script) {
   const Processes of = *processes(extent, point);
   return fmt::format("torchrun --nnodes={} --nproc-per-node={} {}", of.nodes, of.on_each, script);
@@ -60,6 +68,7 @@ std::optional<std::string> not_megatron(const ClusterExtent& extent, const Clust
   if (way.name == "interleaved" && extent.micro_batches(point) % point.stages != 0) {
     return fmt::format("it interleaves micro-batches whose number p={} divides", point.stages);
   }
+  if (const auto why = why_not_behind(point, point.zero == 1 ? "zero_offload" : "")) return why;
   const std::uint32_t parts = point.stages * point.chunks;
   if (extent.layers % parts != 0) return fmt::format("{} parts do not divide {} layers", parts, extent.layers);
   if (const auto why = why_not_in_pieces(extent, point)) return why;
@@ -81,6 +90,11 @@ std::string for_megatron(const ClusterExtent& extent, const ClusterPoint& point,
   add(fmt::format("--micro-batch-size {}", point.samples));
   add(fmt::format("--global-batch-size {}", extent.batch));
   if (point.zero > 0) add("--use-distributed-optimizer");
+  if (point.updates > 0) {
+    add("--optimizer-cpu-offload");
+    add("--optimizer-offload-fraction 1.0");
+    add("--use-precision-aware-optimizer");
+  }
   if (point.zero > 1) {
     add("--use-megatron-fsdp");
     add(fmt::format("--data-parallel-sharding-strategy {}", point.zero == 2 ? "optim_grads" : "optim_grads_params"));
@@ -141,6 +155,7 @@ LayersPerStage layers_per_stage(const ClusterExtent& extent, const ClusterPoint&
 std::optional<std::string> not_torchtitan(const ClusterExtent& extent, const ClusterPoint& point) {
   if (const auto why = not_pipelining(extent, point)) return why;
   if (!is_one_of(point.saving().name, {"none", "full"})) return fmt::format("it has no saver {}", point.saving().name);
+  if (const auto why = why_not_behind(point)) return why;
   if (point.replicas > 1 && point.zero == 1) return "it shares out states only with gradients (z=2, z=3)";
   if (point.experts > 1 && point.zero < 2) return "it shares out experts among replicas that share all out (z=2, z=3)";
   if (point.replicas > 1 && point.zero == 0 && point.width() * point.stages > 1) {
@@ -190,6 +205,7 @@ std::optional<std::string> not_deepspeed(const ClusterExtent& extent, const Clus
   if (point.copies > 1 && point.zero == 2) return "it shares out within groups of replicas with z=3 only (MiCS)";
   if (!is_one_of(point.way().name, {"none", "1f1b"})) return fmt::format("it has no schedule {}", point.way().name);
   if (!is_one_of(point.saving().name, {"none", "full"})) return fmt::format("it has no saver {}", point.saving().name);
+  if (const auto why = why_not_behind(point, point.zero > 0 ? "zero_offload" : "")) return why;
   if (point.zero > 1 && point.stages > 1) return "it shares gradients out (z=2, z=3) without pipelines only";
   return why_not_launched(extent, point);
 }
@@ -204,9 +220,10 @@ std::string for_deepspeed(const ClusterExtent& extent, const ClusterPoint& point
                          is_full ? 1 : 0);
   }
   if (is_full) lines += "  \"activation_checkpointing\": {\"partition_activations\": false},\n";
+  const std::string host = point.updates > 0 ? ", \"offload_optimizer\": {\"device\": \"cpu\"}" : "";
   const std::string groups = point.copies > 1 ? fmt::format(", \"mics_shard_size\": {}", point.sharers()) : "";
-  return lines +
-         fmt::format("  \"zero_optimization\": {{\"stage\": {}, \"overlap_comm\": true{}}}\n}}\n", point.zero, groups);
+  return lines + fmt::format("  \"zero_optimization\": {{\"stage\": {}, \"overlap_comm\": true{}{}}}\n}}\n", point.zero,
+                             groups, host);
 }
 
 std::optional<std::string> not_pytorch(const ClusterExtent& extent, const ClusterPoint& point) {
@@ -214,6 +231,7 @@ std::optional<std::string> not_pytorch(const ClusterExtent& extent, const Cluste
   if (!is_one_of(point.saving().name, {"none", "core", "full"})) {
     return fmt::format("it has no saver {}", point.saving().name);
   }
+  if (const auto why = why_not_behind(point)) return why;
   if (point.context > 1) return "its replicas do not sum gradients over the ranks of a sequence";
   if (point.experts > 1) return "it leaves experts to the model";
   if (point.replicas > 1 && point.zero < 2 && point.tensor > 1) {

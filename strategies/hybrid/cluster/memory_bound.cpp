@@ -19,6 +19,10 @@
 // min(m - 1, p - r) micro-batches are in flight. With split backwards weight gradients lag behind by at most p
 // micro-batches: with 2 p of them or more some are made before the last forward, at which p - r are in flight.
 //
+// Values that are packed or offloaded may be nowhere else. States are on the device unless updates leave it. Where
+// updates do not wait for the end, a gradient dies or leaves once the last micro-batch has completed it: where a device
+// has one part and whole backwards, all of them are there before that.
+//
 // ZeRO 2 and 3 in pipelines may cut elsewhere than at the stages' own times: until that is known, it is the least over
 // all cuts.
 
@@ -49,7 +53,9 @@ struct Left {
   Bytes all, smallest, more;
 };
 
-Left left_by(const DeviceCosts& device, const ClusterSaver& saver) {
+Left left_by(const DeviceCosts& device, const ClusterPoint& point) {
+  const ClusterSaver& saver = point.saving();
+  if (point.compression > 0 || point.offload > 0) return {};
   if (saver.behind == nullptr) return {device.saved, device.least_saved, {}};
   if (saver.behind == &full_recompute_strategy) {
     return {device.inputs, device.least_inputs, std::max(device.at_repeat - device.inputs, Bytes{})};
@@ -75,7 +81,7 @@ std::uint32_t forwards_kept(const std::vector<Turn>& turns) {
 Activations activations(const BoundedPoint& of, const DeviceCosts& device, std::uint32_t rank) {
   const ClusterSchedule& way = of.point.way();
   const std::uint32_t p = of.point.stages, m = of.micro_batches, v = of.point.chunks;
-  const Left left = left_by(device, of.point.saving());
+  const Left left = left_by(device, of.point);
   if (way.strategy == nullptr) return {left.all + left.more, m > 1 ? left.all + left.more : Bytes{}};
   if (way.shape == PipelineShape::v) {
     return {std::max(times(of.parts_kept.empty() ? 1 : of.parts_kept[rank], left.smallest), left.all), {}};
@@ -91,6 +97,11 @@ Activations activations(const BoundedPoint& of, const DeviceCosts& device, std::
   return {alone, m > 1 ? times(std::min(m - 1, most), left.all) + left.more : Bytes{}};
 }
 
+/// Whether all gradients of a device are there before the last micro-batch completes one.
+bool waits_for_gradients(const BoundedPoint& of) {
+  return of.micro_batches > 1 && of.point.chunks == 1 && !of.point.way().splits_backward;
+}
+
 MemoryBound larger(const MemoryBound& a, const MemoryBound& b) {
   return a.total() < b.total() ? b : a;
 }
@@ -99,10 +110,12 @@ MemoryBound of_device(const BoundedPoint& of, const DeviceCosts& device, const A
   const std::uint32_t d = of.point.sharers(), z = of.point.zero;
   const MemoryBound at_end{.parameters = share(device.parameters, z > 2 ? d : 1),
                            .gradients = share(device.gradients, z > 1 ? d : 1),
-                           .states = share(device.states, z > 0 ? d : 1),
+                           .states = of.point.keeps_states() ? share(device.states, z > 0 ? d : 1) : Bytes{},
                            .activations = {}};
-  MemoryBound first = at_end, later = at_end;
+  MemoryBound last = at_end, first = at_end, later = at_end;
   first.gradients = {};
+  if (of.point.updates > 0) last.gradients = {};
+  if (of.point.updates > 0 && !waits_for_gradients(of)) later.gradients = {};
   first.activations = kept.alone;
   later.activations = kept.beside_gradients;
   if (z > 2 && of.point.chunks == 1) {
@@ -110,7 +123,7 @@ MemoryBound of_device(const BoundedPoint& of, const DeviceCosts& device, const A
     first.parameters += gathered;
     if (later.activations > Bytes{}) later.parameters += gathered;
   }
-  return larger(larger(at_end, first), later);
+  return larger(larger(last, first), later);
 }
 
 /// What the fullest device needs wherever the model is cut.
@@ -138,7 +151,7 @@ class AnyCut {
   MemoryBound mean() const {
     DeviceCosts whole{};
     for (const DeviceCosts& stage : stages_) add(whole, stage);
-    const MemoryBound all = of_device(of_, whole, {left_by(whole, of_.point.saving()).all, {}});
+    const MemoryBound all = of_device(of_, whole, {left_by(whole, of_.point).all, {}});
     const std::uint32_t p = of_.point.stages;
     return {.parameters = share(all.parameters, p),
             .gradients = share(all.gradients, p),

@@ -22,10 +22,12 @@ Seconds duration(const Problem& problem, std::size_t op) {
 std::map<std::string, RankParameter> updates_by_name(const Problem& problem) {
   std::map<std::string, RankParameter> found;
   const Graph& graph = problem.graph;
+  const std::optional<MemoryId> host = memory_at(problem.platform, DeviceId{0}, place::host);
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
     const Op& op = graph.ops[o];
     if (op.phase != Phase::update || !updates_parameters(op)) continue;
-    RankParameter each{.bytes = {}, .states = {}, .update = duration(problem, o)};
+    RankParameter each{.bytes = {}, .states = {}, .update = duration(problem, o), .host_update = {}};
+    if (host) each.host_update = seconds_on_host(problem, id_at<OpId>(o), *host).value_or(Seconds{});
     std::set<StorageId> seen;
     for (const TensorId t : op.inputs) {
       if (graph[t].kind == TensorKind::optimizer_state && seen.insert(graph[t].storage).second) {
@@ -38,6 +40,7 @@ std::map<std::string, RankParameter> updates_by_name(const Problem& problem) {
     RankParameter& own = found[graph[*parameter].name];
     own.states += each.states;
     own.update += each.update;
+    own.host_update += each.host_update;
   }
   return found;
 }
@@ -79,6 +82,7 @@ class OfDevice {
       if (costs_.parameters[p].trained) made_.trained += costs_.parameters[p].bytes;
       made_.states += costs_.parameters[p].states;
       made_.updates += costs_.parameters[p].update;
+      made_.host_updates += costs_.parameters[p].host_update;
     }
     return made_;
   }

@@ -25,7 +25,7 @@ struct RankStage {
 /// Of one rank: of what it shares out, its share.
 struct RankParameter {
   Bytes bytes, states;
-  Seconds update;
+  Seconds update, host_update;  ///< on the device; on its host, 0 where that cannot
   bool trained = true;
 };
 
@@ -48,7 +48,7 @@ struct DeviceCosts {
   Seconds forward, backward, weight;
   Seconds again;                       ///< forwards that full_recompute runs again, of its parts at least
   Seconds last_backward, last_weight;  ///< of its longest part
-  Seconds updates;                     ///< whole
+  Seconds updates, host_updates;       ///< whole
   Bytes parameters, gradients, states;
   Bytes trained;                         ///< of the parameters
   Bytes read_again;                      ///< of these what stages have that are neither the model's first nor its last

@@ -51,6 +51,7 @@ class SharedCosts {
     one.stages = one.chunks = 1;
     one.schedule = point.way().splits_backward ? 1 : 0;
     if (point.saving().transform == nullptr) one.saver = 0;
+    one.compression = one.offload = one.updates = 0;
     const auto [found, is_new] = chains_.try_emplace(one);
     if (is_new) found->second = replica_chain(point, rank.sequence);
     if (!found->second) return std::nullopt;

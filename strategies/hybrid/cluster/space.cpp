@@ -66,6 +66,9 @@ class Enumeration {
         samples_(choices_of("micro_batch", options.samples)),
         schedules_(named(cluster_schedules(), options.schedule)),
         savers_(named(cluster_savers(), options.saver)),
+        compressions_(named(cluster_compressions(), options.compression)),
+        offloads_(named(cluster_offloads(), options.offload)),
+        updates_(named(cluster_updates(), options.updates)),
         options_(options),
         framework_(cluster_framework(options.framework)) {}
 
@@ -169,11 +172,51 @@ class Enumeration {
                                                            : chunks_.allows(point.chunks);
         if (!fits || std::size_t{point.stages} * point.chunks > extent_.model_stages) continue;
         note(9);
-        for (point.saver = 0; point.saver < cluster_savers().size(); ++point.saver) {
-          if (std::ranges::find(savers_, point.saver) != savers_.end()) add(point);
+        add_memory(point);
+      }
+    }
+  }
+
+  void add_memory(ClusterPoint point) {
+    for (const std::uint8_t saver : savers_) {
+      point.saver = saver;
+      for (const std::uint8_t compression : compressions_) {
+        point.compression = compression;
+        for (const std::uint8_t offload : offloads_) {
+          point.offload = offload;
+          for (const std::uint8_t updates : updates_) {
+            point.updates = updates;
+            const std::string why = why_not_together(point);
+            if (!why.empty()) {
+              apart_because_ = why;
+              continue;
+            }
+            note(10);
+            add(point);
+          }
         }
       }
     }
+  }
+
+  /// Which option asks for what cannot follow the rest, and why; empty: all can.
+  std::string why_not_together(const ClusterPoint& point) const {
+    if (point.updates > 0 && !extent_.has_updates) {
+      return fmt::format("updates={} leaves no point: without an optimizer there are no updates",
+                         point.updating().name);
+    }
+    if (point.compression > 0 && (!extent_.has_operators || point.stages > 1 || point.saving().behind != nullptr)) {
+      return fmt::format(
+          "compression={} leaves no point: it packs what operators keep, not stages (p=1, saver=none+core)",
+          point.compressing().name);
+    }
+    if (point.offload > 0 && point.offloading().strategy->chains_only &&
+        (point.saving().behind != nullptr || point.compression > 0)) {
+      return fmt::format(
+          "offload={} leaves no point: it chooses recomputation, too (saver=none+core, compression=none)",
+          point.offloading().name);
+    }
+    return "";
   }
 
   void add(const ClusterPoint& point) {
@@ -181,13 +224,14 @@ class Enumeration {
     if (!why) {
       space_.points.push_back(point);
     } else {
-      refused_.emplace(Asked{point.schedule, point.saver, point.zero}, *why);
+      refused_.emplace(Asked{point.schedule, point.saver, point.compression, point.offload, point.updates, point.zero},
+                       *why);
     }
   }
 
   /// What words ask for.
   struct Asked {
-    std::uint8_t schedule, saver;
+    std::uint8_t schedule, saver, compression, offload, updates;
     std::uint32_t zero;
     friend auto operator<=>(const Asked&, const Asked&) = default;
   };
@@ -202,6 +246,18 @@ class Enumeration {
     }
     if (is_in_vain(options_.saver, &ClusterPoint::saver, asked.saver)) {
       return fmt::format("saver={}", cluster_savers()[asked.saver].name);
+    }
+    const auto in_vain = [&](const std::string& given, auto of_point, std::uint8_t value, std::string_view option,
+                             std::span<const ClusterPass> table) {
+      if (value == 0 || !is_in_vain(given, of_point, value)) return std::string();
+      return fmt::format("{}={}", option, table[value].name);
+    };
+    for (const std::string& found :
+         {in_vain(options_.compression, &ClusterPoint::compression, asked.compression, "compression",
+                  cluster_compressions()),
+          in_vain(options_.offload, &ClusterPoint::offload, asked.offload, "offload", cluster_offloads()),
+          in_vain(options_.updates, &ClusterPoint::updates, asked.updates, "updates", cluster_updates())}) {
+      if (!found.empty()) return found;
     }
     return is_in_vain(options_.zero, &ClusterPoint::zero, asked.zero) ? fmt::format("z={}", asked.zero) : "";
   }
@@ -251,6 +307,8 @@ class Enumeration {
         }
         if (!copies_.allows(1)) return says(copies_, "groups are of several replicas that share out with z=2 or z=3");
         return says(zero_, "only several replicas share anything out");
+      case 9:
+        return apart_because_;
       default:
         return "schedule leaves no point: no such pipeline has so many stages and micro-batches";
     }
@@ -258,51 +316,16 @@ class Enumeration {
 
   const ClusterExtent& extent_;
   Choices tensor_, context_, stages_, replicas_, experts_, copies_, zero_, chunks_, samples_;
-  std::vector<std::uint8_t> schedules_, savers_;
+  std::vector<std::uint8_t> schedules_, savers_, compressions_, offloads_, updates_;
   const ClusterOptions& options_;
   const ClusterFramework* framework_;  // null: any
   std::map<Asked, std::string> refused_;
   ClusterSpace space_;
+  std::string apart_because_;
   std::size_t reached_ = 0;  // how many choices some point has passed
 };
 
-/// Adds a pass to both.
-void add(ComposedPoint& made, const StrategyInfo& strategy, std::map<std::string, std::string, std::less<>> given) {
-  std::string options;
-  for (const auto& [name, value] : given) options += fmt::format("{}{}={}", options.empty() ? "" : ",", name, value);
-  if (!options.empty()) options = "(" + options + ")";
-  made.text += fmt::format("{}{}{}", made.text.empty() ? "" : "|", strategy.name, options);
-  made.passes.push_back(pass_of(strategy, std::move(given)));
-}
-
 }  // namespace
-
-std::span<const ClusterSchedule> cluster_schedules() {
-  using enum PipelineShape;
-  static const std::array all{
-      ClusterSchedule{.name = "none", .strategy = nullptr},
-      ClusterSchedule{.name = "1f1b", .strategy = &one_forward_one_backward_strategy},
-      ClusterSchedule{.name = "gpipe", .strategy = &gpipe_strategy, .is_usual = false},
-      ClusterSchedule{.name = "interleaved", .strategy = &interleaved_strategy, .shape = turns},
-      ClusterSchedule{.name = "zb_h1", .strategy = &zb_h1_strategy, .splits_backward = true},
-      ClusterSchedule{.name = "zb_v", .strategy = &zb_v_strategy, .shape = v, .splits_backward = true},
-      ClusterSchedule{.name = "v_half", .strategy = &v_half_strategy, .shape = v, .splits_backward = true},
-      ClusterSchedule{.name = "dualpipe_v", .strategy = &dualpipe_v_strategy, .shape = v, .splits_backward = true},
-  };
-  return all;
-}
-
-std::span<const ClusterSaver> cluster_savers() {
-  static const std::array all{
-      ClusterSaver{"none", nullptr, nullptr},
-      ClusterSaver{"core", &recompute_ops_strategy, nullptr},
-      ClusterSaver{"full", nullptr, &full_recompute_strategy},
-      ClusterSaver{"rotor", nullptr, &rotor_strategy, false},
-      ClusterSaver{"greedy_recompute", nullptr, &greedy_recompute_strategy, false},
-      ClusterSaver{"offload_greedy", nullptr, &offload_greedy_strategy, false},
-  };
-  return all;
-}
 
 std::optional<std::vector<std::uint32_t>> read_choices(std::string_view text) {
   std::vector<std::uint32_t> values;
@@ -338,48 +361,6 @@ std::vector<std::string_view> read_words(std::string_view text) {
 
 ClusterSpace cluster_space(const ClusterExtent& extent, const ClusterOptions& options) {
   return Enumeration(extent, options).run();
-}
-
-ComposedPoint composed_rank(const ClusterPoint& point, bool sequence) {
-  ComposedPoint made;
-  if (point.saving().transform != nullptr) add(made, *point.saving().transform, {});
-  if (point.context > 1) add(made, context_strategy, {{"ranks", std::to_string(point.context)}});
-  if (point.tensor > 1) {
-    add(made, megatron_strategy, {{"tensor", std::to_string(point.tensor)}, {"sequence", sequence ? "yes" : "no"}});
-  }
-  if (point.experts > 1) add(made, expert_strategy, {{"ranks", std::to_string(point.experts)}});
-  return made;
-}
-
-std::optional<std::string> refused_option(const ClusterOptions& options, std::string_view why) {
-  const std::array<std::pair<std::string_view, std::string>, 3> asked{
-      std::pair(context_strategy.name, "context=" + options.context),
-      std::pair(expert_strategy.name, "expert=" + options.experts),
-      std::pair(megatron_strategy.name, "t=" + options.tensor)};
-  const auto found =
-      std::ranges::find_if(asked, [&](const auto& each) { return why.starts_with(std::string(each.first) + ": "); });
-  return found == asked.end() ? std::nullopt : std::optional(found->second);
-}
-
-ComposedPoint composed_replica(const ClusterPoint& point, bool sequence) {
-  ComposedPoint made = composed_rank(point, sequence);
-  const std::array<const StrategyInfo*, 4> sharing{&data_parallel_strategy, &zero1_strategy, &zero2_strategy,
-                                                   &zero3_strategy};
-  if (point.copies > 1) add(made, data_parallel_strategy, {{"ranks", std::to_string(point.copies)}});
-  if (point.sharers() > 1) add(made, *sharing[point.zero], {{"ranks", std::to_string(point.sharers())}});
-  return made;
-}
-
-ComposedPoint composed(const ClusterPoint& point, bool sequence) {
-  ComposedPoint made = composed_replica(point, sequence);
-  if (point.stages > 1) {
-    std::map<std::string, std::string, std::less<>> given{{"stages", std::to_string(point.stages)}};
-    if (point.way().shape == PipelineShape::turns) given.emplace("chunks", std::to_string(point.chunks));
-    add(made, *point.way().strategy, std::move(given));
-  }
-  if (point.saving().behind != nullptr) add(made, *point.saving().behind, {});
-  if (made.passes.empty()) add(made, store_all_strategy, {});
-  return made;
 }
 
 }  // namespace plimsoll

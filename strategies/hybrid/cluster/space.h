@@ -36,6 +36,16 @@ struct ClusterSaver {
 };
 std::span<const ClusterSaver> cluster_savers();
 
+/// What follows the saver: the first of a table is nothing.
+struct ClusterPass {
+  std::string_view name;
+  const StrategyInfo* strategy;
+  bool is_usual = true;
+};
+std::span<const ClusterPass> cluster_compressions();
+std::span<const ClusterPass> cluster_offloads();
+std::span<const ClusterPass> cluster_updates();
+
 struct ClusterPoint {
   std::uint32_t tensor = 1;    ///< devices that share out the operators of a stage
   std::uint32_t context = 1;   ///< times so many, which share out the positions of a sequence
@@ -48,6 +58,7 @@ struct ClusterPoint {
   std::uint32_t chunks = 1;    ///< parts of the model on a device
   std::uint8_t schedule = 0;   ///< index of cluster_schedules(); 0: no pipeline
   std::uint8_t saver = 0;      ///< index of cluster_savers(); 0: none
+  std::uint8_t compression = 0, offload = 0, updates = 0;  ///< likewise
 
   /// Devices of a stage of one replica.
   std::uint32_t width() const { return tensor * context; }
@@ -58,6 +69,13 @@ struct ClusterPoint {
   std::uint32_t sharers() const { return alike() / copies; }
   const ClusterSchedule& way() const { return cluster_schedules()[schedule]; }
   const ClusterSaver& saving() const { return cluster_savers()[saver]; }
+  const ClusterPass& compressing() const { return cluster_compressions()[compression]; }
+  const ClusterPass& offloading() const { return cluster_offloads()[offload]; }
+  const ClusterPass& updating() const { return cluster_updates()[updates]; }
+  /// Whether a rank runs its ops one after the other: without a pipeline, and what plans by stages.
+  bool runs_by_ops() const;
+  /// Whether optimizer states stay on the device.
+  bool keeps_states() const;
   friend auto operator<=>(const ClusterPoint&, const ClusterPoint&) = default;
 };
 
