@@ -31,18 +31,6 @@ class NarrowStages {
   const std::vector<std::uint32_t>& stage_of() const { return stage_of_; }
   std::uint32_t count() const { return stages_; }
 
-  /// Of an op that overwrites what another stage has made: that stage could not run again.
-  std::optional<std::string> overwritten() const {
-    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
-      for (const TensorId t : graph_.ops[o].mutates) {
-        const std::optional<std::size_t> made = maker_[graph_[t].storage.index];
-        if (graph_.ops[o].phase != Phase::forward || !made || stage_of_[*made] == stage_of_[o]) continue;
-        return fmt::format("'{}' overwrites '{}' of an earlier stage", graph_.ops[o].name, graph_[t].name);
-      }
-    }
-    return std::nullopt;
-  }
-
  private:
   bool is_forward(std::size_t o) const { return graph_.ops[o].phase == Phase::forward; }
 
@@ -58,15 +46,32 @@ class NarrowStages {
     }
   }
 
+  /// What makes a value and what overwrites it run again together, or not at all.
   void cut_forward() {
-    std::size_t going_on = 0;
+    const std::vector<std::size_t> overwritten = last_overwritten();
+    std::size_t going_on = 0, whole_from = 0;
+    bool is_cut = false;
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
       if (!is_forward(o)) continue;
       stage_of_[o] = stages_;
       going_on += ends(o, maker_) - ends(o, last_reader_);
-      if (going_on == 1) ++stages_;
+      for (const TensorId t : graph_.ops[o].outputs) {
+        whole_from = std::max(whole_from, overwritten[graph_[t].storage.index]);
+      }
+      is_cut = going_on == 1 && o >= whole_from;
+      if (is_cut) ++stages_;
     }
-    if (going_on != 1) ++stages_;
+    if (!is_cut) ++stages_;
+  }
+
+  /// By storage: the last forward that overwrites it, where one does.
+  std::vector<std::size_t> last_overwritten() const {
+    std::vector<std::size_t> last(graph_.storages, 0);
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      if (!is_forward(o)) continue;
+      for (const TensorId t : graph_.ops[o].mutates) last[graph_[t].storage.index] = o;
+    }
+    return last;
   }
 
   /// Storages made by forwards and read by later ones, whose `at` is this op.
@@ -134,7 +139,6 @@ std::variant<Problem, std::string> as_narrow_chain(const Problem& problem, const
   const NarrowStages stages(problem.graph);
   const std::string& name = problem.graph.name;
   if (stages.count() < 2) return fmt::format("'{}' has no place in its forward where one value alone goes on", name);
-  if (const auto why = stages.overwritten()) return *why;
   Problem staged = problem;
   for (std::size_t o = 0; o < staged.graph.ops.size(); ++o) staged.graph.ops[o].stage = stages.stage_of()[o];
   std::variant<Problem, std::string> made = as_chain(std::move(staged), Backward::whole, Unread::stay);

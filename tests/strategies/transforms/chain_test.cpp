@@ -3,14 +3,19 @@
 #include <catch2/catch.hpp>
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <variant>
+#include <vector>
 
+#include "platforms/platform_file.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 #include "tests/strategies/judged_plan.h"
+#include "traces/imports/framework_graphs.h"
 
 namespace plimsoll {
 namespace {
@@ -82,6 +87,35 @@ TEST_CASE("a stage is one with a later one whose values its backward reads, and 
     CHECK(made.chain->stages[0].forward.value == 1.0 + static_cast<double>(later));
     for (const Bytes budget : front_budgets(made, parse_spec("rotor", "test"))) judged(problem, "chain|rotor", budget);
   }
+}
+
+// torchvision's blocks overwrite the sums and norms that their ReLUs read.
+TEST_CASE("what an in-place op overwrites is made in its own stage", "[transform][chain]") {
+  const Problem problem = problem_of(framework_graph("resnet18:batch=2,size=64"), load_platform("h200"));
+  const Problem made = std::get<Problem>(as_chain_of_stages(problem));
+  const Graph& ops = *made.of_ops;
+  std::map<StorageId, std::uint32_t> stage_of;
+  std::size_t overwrites = 0;
+  for (const Op& op : ops.ops) {
+    if (op.phase != Phase::forward) continue;
+    for (const TensorId t : op.outputs) CHECK(stage_of.try_emplace(ops[t].storage, op.stage).first->second == op.stage);
+    overwrites += op.mutates.size();
+  }
+  CHECK(overwrites == 17 + 8);  // ReLUs and sums
+  std::vector<std::string> blocks;
+  for (const Stage& stage : made.chain->stages) {
+    if (stage.name.starts_with("layer")) blocks.push_back(stage.name);
+  }
+  CHECK(blocks == std::vector<std::string>{"layer1.0", "layer1.1", "layer2.0", "layer2.1", "layer3.0", "layer3.1",
+                                           "layer4.0", "layer4.1"});
+  const Plan kept = judged(problem, "chain|store_all", Bytes{std::int64_t{1} << 40}),
+             again = judged(problem, "chain|selective(stages=layer*,every=1)", Bytes{std::int64_t{1} << 40});
+  Seconds blocks_again;
+  for (const Stage& stage : made.chain->stages) {
+    if (stage.name.starts_with("layer")) blocks_again += stage.forward;
+  }
+  CHECK(again.makespan.value == Approx((kept.makespan + blocks_again).value));
+  CHECK(again.peak < kept.peak);
 }
 
 TEST_CASE("a graph's chain is cut into pipelines, those that split backwards among them", "[transform][chain]") {
