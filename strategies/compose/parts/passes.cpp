@@ -96,8 +96,9 @@ std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> p
 void judge(const Problem& problem, std::span<const Pass> passes) {
   for (const Pass& pass : passes) {
     if (pass.strategy->chains_only && !problem.chain) {
-      throw InputError(fmt::format("strategy '{}' works on chain traces only, and '{}' is a graph trace",
-                                   pass.strategy->name, problem.graph.name));
+      throw InputError(fmt::format(
+          "strategy '{0}' works on chain traces only, and '{1}' is a graph trace; 'chain|{0}' cuts it into stages",
+          pass.strategy->name, problem.graph.name));
     }
     const bool packs = pass.strategy->family == Family::compression && problem.chain.has_value();
     if (packs && !pass.strategy->packs_stages()) {
