@@ -146,7 +146,7 @@ TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds
 
 TEST_CASE("no point of a cluster that moves or packs values is faster or smaller than its bounds", "[cluster]") {
   std::size_t simulated = 0, moved = 0;
-  for (const RandomCase seed : fewer_cases(1, 44)) {
+  for (const RandomCase seed : fewer_cases(1, 33)) {
     Random random(seed);
     const ClusterMachine machine{.nodes = random.between(1, 2),
                                  .in_node = 1U << random.between(0, 2),
@@ -155,8 +155,7 @@ TEST_CASE("no point of a cluster that moves or packs values is faster or smaller
     const std::string model = cluster_model(random.between(1, 4), 32 * random.between(1, 4), 16 * random.between(1, 4));
     const std::uint32_t micro_batches = 2 * random.between(1, 4);
     const std::string options =
-        std::string("offload=none+offload_greedy+offload_fractional") + (random.chance(0.1) ? "+pofo" : "") +
-        ",compression=none+quantize+gact+lossless," +
+        std::string("offload=none+offload_greedy+offload_fractional") + ",compression=none+quantize+gact+lossless," +
         "updates=device+backward_updates+zero_offload+twinflow+deep_optimizer_states," +
         "saver=none+core+full,schedule=none+1f1b+interleaved+zb_h1+zb_v,chunks=2,micro_batch=1+2,t=1+2";
     const ClusterAsked free(model, machine, micro_batches, options, Optimizer::adam, Bytes{1'000'000'000'000});
@@ -169,7 +168,7 @@ TEST_CASE("no point of a cluster that moves or packs values is faster or smaller
         Bytes{static_cast<std::int64_t>((0.8 + random.below(20) / 10.0) * static_cast<double>(needs))});
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
     const ClusterQuestion question = problems.question();
-    for (int k = 0; k < 12; ++k) {
+    for (int k = 0; k < 10; ++k) {
       const ClusterRow& row = rows.rows[random.below(static_cast<std::uint32_t>(rows.rows.size()))];
       const ClusterOutcome outcome = question.outcome(row.point, row.as());
       check_cluster_bounds(row, outcome);
@@ -178,8 +177,8 @@ TEST_CASE("no point of a cluster that moves or packs values is faster or smaller
       if (row.point.offload + row.point.compression + row.point.updates > 0) ++moved;
     }
   }
-  if (all_cases()) CHECK(simulated > cases_of(100U));
-  if (all_cases()) CHECK(moved > cases_of(80U));
+  if (all_cases()) CHECK(simulated > cases_of(75U));
+  if (all_cases()) CHECK(moved > cases_of(60U));
 }
 
 /// The least memory of a device that a point of the space needs.
