@@ -295,7 +295,7 @@ TEST_CASE("a strategy that refuses a trace is named so in report and table, and 
   };
   CHECK(refused("strategies: [heft, '1f1b|rotor', 'heft|rotor']\ntraces: 'gpt4_ops_w256_t128_b4_cpu'\n")
             .ends_with("none.yaml:5:34: strategies[2]: is for no trace here: strategy 'rotor' works on chain traces "
-                       "only, and 'gpt4_w256_t128_b4_ops' is a graph trace"));
+                       "only, and 'gpt4_w256_t128_b4_ops' is a graph trace; 'chain|rotor' cuts it into stages"));
   CHECK(
       refused("strategies: [zero_offload]\ntraces: ['uniform:6', 'uniform:8']\n")
           .ends_with("strategies[0]: is for no trace here: strategy 'zero_offload' places parameter updates, and there "
