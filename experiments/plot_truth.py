@@ -43,7 +43,8 @@ def waterfall(group, axes):
         axes.text(at, max(begin, end) + 1.2, label, ha="center", va="bottom", fontsize=7,
                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4})
     axes.axhline(100, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
-    axes.set_title(f"{group['title']}\n{group['time']['runs']} runs", fontsize=7.5)
+    runs = group["time"]["runs"]
+    axes.set_title(f"{group['title']}\n{runs} run{'s' if runs > 1 else ''}", fontsize=7.5)
     axes.set_xticks(range(len(begins)), [*(WORDS[factor["factor"]] for factor in group["factors"]), "not\nexplained"], fontsize=6)
     axes.set_ylim(0, 1.12 * max(100, *ratios))
     axes.set_ylabel("% of the measured time, mean")
