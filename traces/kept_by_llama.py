@@ -13,24 +13,14 @@ import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.models.llama import modeling_llama
 
+from kept_tensors import kept_by
+
 SIZES = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 160, "vocab_size": 96}
 SAMPLES, TOKENS = 2, 32
 
 
 def kept_of(model, tokens):
-    """Bytes that autograd keeps for the model's loss, without parameters."""
-    parameters = {each.untyped_storage().data_ptr() for each in model.parameters()}
-    found = {}
-
-    def pack(saved):
-        storage = saved.untyped_storage()
-        if storage.data_ptr() not in parameters:
-            found[storage.data_ptr()] = (storage.nbytes(), saved)  # with the tensor, so that its address stays its own
-        return saved
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
-        model(input_ids=tokens, labels=tokens)
-    return sum(size for size, _ in found.values())
+    return kept_by(lambda: model(input_ids=tokens, labels=tokens), model.parameters())
 
 
 def kept(layers, dtype):

@@ -14,6 +14,8 @@ import torch
 import torchvision
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kept_tensors import kept_by
+
 # What no kernel is launched for, or only for a CPU's order of a weight's gradient; batches are counted as whole numbers.
 SILENT = {"detach", "t", "view", "squeeze", "as_strided", "as_strided_", "expand", "empty", "new_empty_strided", "copy_", "new_zeros"}
 
@@ -38,18 +40,7 @@ def loss_of(model, images, labels):
 
 
 def kept(model, images, labels):
-    ours = {each.untyped_storage().data_ptr() for each in (*model.parameters(), *model.buffers(), images, labels)}
-    found = {}
-
-    def pack(saved):
-        storage = saved.untyped_storage()
-        if storage.data_ptr() not in ours:
-            found[storage.data_ptr()] = (storage.nbytes(), saved)  # with the tensor, so that its address stays its own
-        return saved
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
-        loss_of(model, images, labels)
-    return sum(size for size, _ in found.values())
+    return kept_by(lambda: loss_of(model, images, labels), (*model.parameters(), *model.buffers(), images, labels))
 
 
 def main():

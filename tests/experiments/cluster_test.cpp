@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -85,6 +86,20 @@ void check_cluster_bounds(const ClusterRow& row, const ClusterOutcome& outcome) 
   }
 }
 
+/// Drawn points of the whole space, each simulated and held against its bounds; `visit` has those that fit.
+void check_drawn_points(const ClusterAsked& asked, int points, Random& random,
+                        const std::function<void(const ClusterPoint&)>& visit) {
+  ClusterProblems problems(asked.question, asked.trace, asked.platform);
+  const ClusterQuestion question = problems.question();
+  const ClusterAnswer bounded = cluster_bounds(question, asked.options());
+  for (int k = 0; k < points && !bounded.rows.empty(); ++k) {
+    const ClusterRow& row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
+    const ClusterOutcome outcome = question.outcome(row.point, row.as());
+    check_cluster_bounds(row, outcome);
+    if (outcome.makespan) visit(row.point);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluster]") {
@@ -102,15 +117,7 @@ TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluste
                                  (random.chance(0.5) ? ",context=auto" : "") +
                                  (random.chance(0.3) ? ",copies=auto" : ""),
                              random.chance(0.7) ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
-    ClusterProblems problems(asked.question, asked.trace, asked.platform);
-    const ClusterQuestion question = problems.question();
-    const ClusterAnswer bounded = cluster_bounds(question, asked.options());
-    for (int k = 0; k < 20 && !bounded.rows.empty(); ++k) {
-      const ClusterRow& row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
-      const ClusterOutcome outcome = question.outcome(row.point, row.as());
-      check_cluster_bounds(row, outcome);
-      if (outcome.makespan) ++simulated;
-    }
+    check_drawn_points(asked, 20, random, [&](const ClusterPoint&) { ++simulated; });
   }
   if (all_cases()) CHECK(simulated > cases_of(1500U));
 }
@@ -128,17 +135,10 @@ TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds
         std::string("expert=auto,copies=1+2,saver=none+full+rotor,schedule=none+1f1b+interleaved") + "+zb_h1+zb_v" +
             (random.chance(0.3) ? ",context=1+2" : ""),
         random.chance(0.7) ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
-    ClusterProblems problems(asked.question, asked.trace, asked.platform);
-    const ClusterQuestion question = problems.question();
-    const ClusterAnswer bounded = cluster_bounds(question, asked.options());
-    for (int k = 0; k < 15 && !bounded.rows.empty(); ++k) {
-      const ClusterRow& row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
-      const ClusterOutcome outcome = question.outcome(row.point, row.as());
-      check_cluster_bounds(row, outcome);
-      if (!outcome.makespan) continue;
+    check_drawn_points(asked, 15, random, [&](const ClusterPoint& point) {
       ++simulated;
-      if (row.point.experts > 1) ++apart;
-    }
+      if (point.experts > 1) ++apart;
+    });
   }
   if (all_cases()) CHECK(simulated > cases_of(500U));
   if (all_cases()) CHECK(apart > cases_of(60U));

@@ -17,8 +17,8 @@
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "strategies/compose/transformed.h"
+#include "tests/hybrid/gradients_of_ranks.h"
 #include "tests/hybrid/judged_plan.h"
-#include "tests/hybrid/rank_numbers.h"
 #include "traces/models/synthetic.h"
 #include "traces/trace_file.h"
 
@@ -220,29 +220,13 @@ TEST_CASE("what ranks that share out positions compute is what one device comput
       "bert:layers=1,width=12,heads=6,inner=12,sequence=12,positions=12,batch=1,vocabulary=12"};
   std::size_t compared = 0;
   for (const std::string& model : models) {
-    const Graph graph = std::get<Graph>(synthetic_model(model));
-    std::map<TensorId, NumberArray> given;
-    for (std::uint32_t t = 0; t < graph.tensors.size(); ++t) {
-      if (is_given(graph.tensors[t].kind)) given[TensorId{t}] = random_numbers(graph.tensors[t].shape, t);
-    }
-    const auto whole = computed(graph, given);
+    const GradientsOfRanks gradients(model);
     for (const char* spec :
          {"context(ranks=3,way=all_gather)", "context(ranks=3,way=all_to_all)",
           "context(ranks=2,way=all_gather)|megatron(tensor=3)", "context(ranks=2,way=all_to_all)|megatron(tensor=3)",
           "context(ranks=2,way=all_gather)|megatron(tensor=3,sequence=yes)",
           "context(ranks=2,way=all_to_all)|megatron(tensor=3,sequence=yes)"}) {
-      CAPTURE(model, spec);
-      const Problem problem = context_problem(model, spec, 1, Optimizer::none);
-      const auto on_ranks = computed_on_ranks(problem.graph, *problem.mesh, given);
-      for (std::uint32_t t = 0; t < graph.tensors.size(); ++t) {
-        const TensorId id{t};
-        if (graph[id].kind != TensorKind::parameter_gradient) continue;
-        for (std::uint32_t r = 0; r < problem.mesh->ranks(); ++r) {
-          CAPTURE(graph[id].name);
-          CHECK(on_ranks[r].at(id) == share_of(whole.at(id), problem.graph[id].shape, *problem.mesh, r));
-          ++compared;
-        }
-      }
+      compared += gradients.check(context_problem(model, spec, 1, Optimizer::none), spec);
     }
   }
   CHECK(compared > 1000);

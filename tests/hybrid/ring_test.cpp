@@ -16,8 +16,8 @@
 #include "sim/core/scaling.h"
 #include "sim/io/input_error.h"
 #include "sim/mesh/check_split.h"
+#include "tests/hybrid/gradients_of_ranks.h"
 #include "tests/hybrid/judged_plan.h"
-#include "tests/hybrid/rank_numbers.h"
 #include "traces/models/synthetic.h"
 
 using namespace plimsoll;
@@ -202,27 +202,11 @@ TEST_CASE("what ranks of a ring compute is what one device computes", "[hybrid][
       "bert:layers=1,width=12,heads=6,inner=12,sequence=24,positions=24,batch=1,vocabulary=12"};
   std::size_t compared = 0;
   for (const std::string& model : models) {
-    const Graph graph = std::get<Graph>(synthetic_model(model));
-    std::map<TensorId, NumberArray> given;
-    for (std::uint32_t t = 0; t < graph.tensors.size(); ++t) {
-      if (is_given(graph.tensors[t].kind)) given[TensorId{t}] = random_numbers(graph.tensors[t].shape, t);
-    }
-    const auto whole = computed(graph, given);
+    const GradientsOfRanks gradients(model);
     for (const std::string& spec :
          {ring_of(2), ring_of(3), ring_of(4), ring_of(2, "|megatron(tensor=3)"),
           ring_of(4, "|megatron(tensor=2,sequence=yes)"), "recompute_ops(ops=flash)|" + ring_of(4)}) {
-      CAPTURE(model, spec);
-      const Problem problem = problem_on(model, "h100_sxm_8", 1, spec, Optimizer::none);
-      const auto on_ranks = computed_on_ranks(problem.graph, *problem.mesh, given);
-      for (std::uint32_t t = 0; t < graph.tensors.size(); ++t) {
-        const TensorId id{t};
-        if (graph[id].kind != TensorKind::parameter_gradient) continue;
-        for (std::uint32_t r = 0; r < problem.mesh->ranks(); ++r) {
-          CAPTURE(graph[id].name);
-          CHECK(on_ranks[r].at(id) == share_of(whole.at(id), problem.graph[id].shape, *problem.mesh, r));
-          ++compared;
-        }
-      }
+      compared += gradients.check(problem_on(model, "h100_sxm_8", 1, spec, Optimizer::none), spec);
     }
   }
   CHECK(compared > 1000);

@@ -361,7 +361,9 @@ void cluster_front(ClusterQuestion question, const ClusterOptions& options, Byte
     const ClusterAnswer answer = ClusterSearch(bounded).run();
     if (!answer.best) return;
     take(answer);
-    budget = answer.rows[*answer.best].outcome->peak - Bytes{1};
+    const Bytes peak = answer.rows[*answer.best].outcome->peak;
+    EXPECTS(peak <= budget);  // the front would never end
+    budget = peak - Bytes{1};
   }
 }
 
