@@ -91,12 +91,39 @@ def lora_of_llama(layers):
     return Adapted()
 
 
+def eager(config, **others):
+    """Attention from kernels, with dropout of one tenth."""
+    config._attn_implementation = "eager"
+    for key, value in others.items():
+        setattr(config, key, value)
+    return config
+
+
+def gpt2_eager(layers):
+    return transformers.GPT2LMHeadModel(eager(transformers.GPT2Config(
+        vocab_size=96, use_cache=False, n_embd=64, n_head=8, n_layer=layers, n_positions=TOKENS)))
+
+
+def bert_eager(layers):
+    return transformers.BertForMaskedLM(eager(transformers.BertConfig(
+        vocab_size=96, hidden_size=64, num_hidden_layers=layers, num_attention_heads=8, intermediate_size=160,
+        max_position_embeddings=TOKENS)))
+
+
+def opt_eager(layers):
+    return transformers.OPTForCausalLM(eager(transformers.OPTConfig(
+        vocab_size=96, use_cache=False, hidden_size=64, ffn_dim=160, num_hidden_layers=layers, num_attention_heads=8,
+        max_position_embeddings=TOKENS, word_embed_proj_dim=64)))
+
+
 def print_parameters():
     large = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
     wanted = ((transformers.BertForMaskedLM, transformers.BertConfig()),
               (transformers.BertForSequenceClassification, transformers.BertConfig(**large)),
               (transformers.ViTForImageClassification, transformers.ViTConfig(num_labels=1000)),
               (transformers.ViTForImageClassification, transformers.ViTConfig(num_labels=1000, **large)),
+              (transformers.OPTForCausalLM, transformers.OPTConfig(hidden_size=2048, ffn_dim=8192, num_hidden_layers=24,
+                                                                   num_attention_heads=32, word_embed_proj_dim=2048)),
               (transformers.MixtralForCausalLM, transformers.MixtralConfig(tie_word_embeddings=False)),
               (transformers.DeepseekV3ForCausalLM, transformers.DeepseekV3Config(tie_word_embeddings=False)))
     for model, config in wanted:
@@ -146,6 +173,9 @@ def main():
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")
+    for model in (gpt2_eager, bert_eager, opt_eager):  # a CPU's dropout keeps factors, 4 bytes each, a GPU's bools
+        one, two = (kept_of(model(layers).train(), tokens) for layers in (1, 2))
+        print(f"{model.__name__}, torch.float32: kept by a layer {two - one} B")
     for dtype in (torch.bfloat16, torch.float32):
         print_moved(dtype)
     print_parameters()

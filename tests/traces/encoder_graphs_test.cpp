@@ -47,6 +47,70 @@ TEST_CASE("a layer of an encoder keeps the bytes that PyTorch keeps", "[traces][
   CHECK(kept_bytes(formula_graph_of(small_vit + "bf16"), "layer1.") == 57'936 + 4 * 34 * 2);
 }
 
+// Likewise of GPT2LMHeadModel, BertForMaskedLM and OPTForCausalLM with eager attention and dropout of one tenth, in
+// fp32: 689,152, 443,392 and 271,360 bytes. Dropout keeps factors of 4 bytes there, bools on a GPU: of 2 x 8 x 32 x 32
+// weights (OPT drops none) and twice 2 x 32 x 64 values. Scores that OPT bounds, as transformers 4 did and 5 does not,
+// are kept.
+TEST_CASE("a layer with eager attention keeps the bytes that PyTorch keeps", "[traces][encoders]") {
+  const std::int64_t weights = 2 * 8 * 32 * 32, values = 2 * 32 * 64;
+  const std::string eager = "fp32,attention=eager,dropout=yes", small_sizes =
+                                                                    ":layers=2,width=64,heads=8,sequence=32,"
+                                                                    "batch=2,vocabulary=96,positions=32,";
+  CHECK(kept_bytes(formula_graph_of("gpt2" + small_sizes + "dtype=" + eager), "layer1.") ==
+        689'152 - 3 * (weights + 2 * values));
+  CHECK(kept_bytes(formula_graph_of(small_bert + eager), "layer1.") == 443'392 - 3 * (weights + 2 * values));
+  CHECK(kept_bytes(formula_graph_of("opt" + small_sizes + "inner=160,dtype=" + eager), "layer1.") ==
+        271'360 - 3 * 2 * values + 4 * weights);
+  CHECK(parameter_bytes(formula_graph_of("opt:sequence=8")) == 2LL * 1'315'758'080);
+}
+
+// Weights of 2 samples, 3 heads, 8 positions: scores are scaled (BERT, GPT-2), masked, and bounded (OPT), made to
+// weights and dropped (not in OPT), each by one kernel there. Back: neither the added mask nor the copies have a kernel
+// of their own, but the copy of what two samples mixed.
+TEST_CASE("eager attention launches a kernel for each step", "[traces][encoders]") {
+  const std::string sizes = ":layers=1,width=48,heads=3,sequence=8,batch=2,dtype=fp32,attention=eager,dropout=yes";
+  const auto squares = [&](const std::string& model, Phase phase) {
+    std::ptrdiff_t count = 0;
+    for (const Op& op : formula_graph_of(model + sizes).ops) {
+      const auto& graph_loop = op.attributes.front().second;
+      count += op.phase == phase && op.name.starts_with("layer0.attention") &&
+               graph_loop.find("b a s t") != std::string::npos;
+    }
+    return count;
+  };
+  CHECK(squares("gpt2", Phase::forward) == 6);  // score, scale, mask, softmax, dropout, mix
+  CHECK(squares("bert", Phase::forward) == 6);
+  CHECK(squares("opt", Phase::forward) == 5);
+  CHECK(squares("gpt2", Phase::backward) == 8);
+  CHECK(squares("bert", Phase::backward) == 7);
+  CHECK(squares("opt", Phase::backward) == 6);
+}
+
+// Logits of 2 samples, 8 positions and 96 words: the head reads the gradient that it is given.
+TEST_CASE("a formula without a loss is given the gradient of its logits", "[traces][encoders]") {
+  for (const std::string model : {"gpt2", "bert", "opt"}) {
+    const Graph graph = formula_graph_of(model + ":layers=1,width=48,heads=3,sequence=8,batch=2,vocabulary=96,loss=no");
+    std::ptrdiff_t readers = 0;
+    for (const Op& op : graph.ops) {
+      CHECK(op.kind != "cross_entropy");
+      for (const TensorId id : op.inputs) {
+        if (graph[id].name != "gradient of logits") continue;
+        ++readers;
+        CHECK(graph[id].kind == TensorKind::input);
+        CHECK(graph[id].bytes == Bytes{2 * 8 * 96 * 2});
+      }
+    }
+    CHECK(readers == (model == "bert" ? 3 : 2));  // products, and the sum that is the bias's gradient
+  }
+}
+
+TEST_CASE("eager attention is refused under autocast", "[traces][encoders]") {
+  for (const std::string model : {"gpt2", "bert", "opt"}) {
+    CHECK(complaint_of([&] { synthetic_model(model + ":dtype=amp,attention=eager"); }) ==
+          model + ": attention=eager: expected one dtype, found amp, under which types of scores change");
+  }
+}
+
 // Dispatched operations that are no views, of a model of one layer against those of two (PyTorch 2.6,
 // transformers 5.15).
 TEST_CASE("a layer of an encoder launches the ops that PyTorch launches", "[traces][encoders]") {

@@ -14,18 +14,23 @@ EncoderSizes sizes_of(const BertGraph& of) {
           .positions = of.sequence,
           .width = of.width,
           .heads = of.heads,
-          .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner};
+          .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner,
+          .is_eager = of.attention == 1,
+          .has_dropout = of.dropout == 1};
 }
 
 class BertBuilder : private EncoderBlocks {
  public:
   explicit BertBuilder(const BertGraph& of)
       : EncoderBlocks("bert", precisions.at(of.dtype), of.rate, sizes_of(of)), of_(of) {
-    note("formula", "operators of BERT as eager PyTorch runs Hugging Face's, without dropout, with fused attention");
+    note("formula", fmt::format("operators of BERT as eager PyTorch runs Hugging Face's, {} dropout, with {} attention",
+                                of.dropout == 1 ? "with" : "without", attentions.at(of.attention)));
   }
 
   Graph run() {
     table_ = weight("embedding.table", {of_.vocabulary, of_.width});
+    if (of_.attention == 1)
+      mask_ = tensor("attention mask", TensorKind::input, {of_.batch, of_.sequence}, narrow().bytes);
     TensorId x = embedding();
     for (std::uint32_t layer = 0; layer < of_.layers; ++layer) {
       const std::string name = fmt::format("layer{}", layer);
@@ -33,8 +38,9 @@ class BertBuilder : private EncoderBlocks {
       x = normed_behind(mlp(x, name + ".mlp"), x, name + ".mlp");
     }
     const bool has_words = of_.head == 0;
-    loss_of_rows(has_words ? words(x) : classes(x), has_words ? "b s" : "b", is_mixed() ? fp32() : narrow(),
-                 of_.logits == 1);
+    const TensorId logits = has_words ? words(x) : classes(x);
+    if (of_.loss == 0) return finished(given_gradient(logits, of_.logits == 1));
+    loss_of_rows(logits, has_words ? "b s" : "b", is_mixed() ? fp32() : narrow(), of_.logits == 1);
     return finished();
   }
 
@@ -61,8 +67,9 @@ class BertBuilder : private EncoderBlocks {
     look_up(".position", "- w -> s w", place, {positions}, placed);
     forward("embedding.place", {"add", "b s w, s w -> b s w"}, {both, placed}, {sum});
     const Made normed = layer_norm(sum, "embedding.norm", of_.width);
+    const Made dropped = dropout(normed.out, "embedding.dropout", "b s w", sizes_.has_dropout);
     end_stage([=, this](TensorId last) {
-      const TensorId d = normed.backward(last);
+      const TensorId d = normed.backward(dropped.backward(last));
       const TensorId dplaced = gradient(placed);
       backward("embedding.place", " (position)", {"sum", "b s w -> s w"}, {d}, {dplaced});
       backward("embedding.position", " (weight)", {"embedding", "s w -> - w"}, {dplaced}, {gradient(positions)});
@@ -70,16 +77,17 @@ class BertBuilder : private EncoderBlocks {
       token_table_backward("embedding", tokens, d, table_, of_.head == 0);
       return d;
     });
-    return normed.out;
+    return dropped.out;
   }
 
   /// norm(block + x), a stage.
   TensorId normed_behind(const Made& block, TensorId x, const std::string& name) {
-    const Made added = past_block(block.out, x, name + ".add");
+    const Made dropped = dropout(block.out, name + ".add.dropout", "b s w", sizes_.has_dropout);
+    const Made added = past_block(dropped.out, x, name + ".add");
     const Made normed = layer_norm(added.out, name + ".norm", of_.width);
     end_stage([=, this](TensorId d) {
       const TensorId dsum = normed.backward(d);
-      return both_ways(block.backward(added.backward(dsum)), dsum, name);
+      return both_ways(block.backward(dropped.backward(added.backward(dsum))), dsum, name);
     });
     return normed.out;
   }
@@ -131,6 +139,7 @@ Graph bert_graph(const BertGraph& sizes) {
   if (sizes.sequence > sizes.positions) {
     throw InputError(fmt::format("bert: sequence: at most positions {}, found {}", sizes.positions, sizes.sequence));
   }
+  refuse_eager_autocast("bert", sizes.attention, sizes.dtype);
   return BertBuilder(sizes).run();
 }
 

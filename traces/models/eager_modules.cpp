@@ -145,6 +145,18 @@ EagerModules::Made EagerModules::gelu_of_kernels(TensorId x, const std::string& 
           }};
 }
 
+EagerModules::Made EagerModules::dropout(TensorId x, const std::string& name, const std::string& axes, bool is_wanted) {
+  if (!is_wanted) return {x, [](TensorId d) { return d; }};
+  const TensorId out = like(name + ".out", x, type_of(x));
+  const TensorId mask = tensor(name + ".mask", TensorKind::activation, (*this)[x].shape, 1, "bool");
+  forward(name, {"dropout", axes + " -> " + axes + ", " + axes}, {x}, {out, mask});
+  return {out, [=, this](TensorId d) {
+            const TensorId dx = gradient(x);
+            backward(name, "", {"dropout", axes + ", " + axes + " -> " + axes}, {d, mask}, {dx});
+            return dx;
+          }};
+}
+
 EagerModules::Made EagerModules::past_block(TensorId y, TensorId x, const std::string& name) {
   const TensorId out = like(name + ".out", x, type_of(x));
   forward(name, {"add", "b s w, b s w -> b s w"}, {y, x}, {out});
@@ -201,6 +213,12 @@ void EagerModules::loss_of_rows(TensorId logits, const std::string& rows, const 
              {narrow});
     return narrow;
   });
+}
+
+TensorId EagerModules::given_gradient(TensorId logits, bool keeps_to_the_end) {
+  if (keeps_to_the_end) kept_logits_ = logits;
+  const Type type = type_of(logits);
+  return tensor("gradient of logits", TensorKind::input, (*this)[logits].shape, type.bytes, type.name);
 }
 
 void EagerModules::token_table_backward(const std::string& of, TensorId tokens, TensorId d, TensorId table, bool adds) {

@@ -18,6 +18,9 @@ class EagerModules : protected FormulaGraph {
  public:
   /// `amp`: torch.autocast in bf16.
   static constexpr std::array<std::string_view, 5> precisions{"amp", "bf16", "fp16", "fp32", "tf32"};
+  /// Attention of one kernel, or from kernels that make scores, mask them, make weights and mix values.
+  static constexpr std::array<std::string_view, 2> attentions{"fused", "eager"};
+  static constexpr std::array<std::string_view, 2> no_or_yes{"no", "yes"};
   /// Until when whoever called the model keeps its logits: the loss's backward, or the whole.
   static constexpr std::array<std::string_view, 2> logits_kept{"loss", "end"};
 
@@ -81,6 +84,31 @@ class EagerModules : protected FormulaGraph {
   /// autocast.
   Made gelu_of_kernels(TensorId x, const std::string& name);
 
+  /// With a chance of one half or less each number is 0: x itself where `is_wanted` is not. `axes` are those of its
+  /// loop.
+  Made dropout(TensorId x, const std::string& name, const std::string& axes, bool is_wanted);
+
+  /// How kernels make weights of the scores of all pairs of positions.
+  enum class ScoreMask : std::uint8_t {
+    chosen,  ///< what comes later is replaced: GPT-2
+    added,   ///< a large negative number is added: BERT
+    bounded  ///< likewise, and the sum is kept above the least number: OPT
+  };
+  struct EagerAttention {
+    ScoreMask mask = ScoreMask::chosen;
+    bool is_divided = true;      ///< by the root of the head size, in a kernel: else queries are scaled before
+    bool has_dropout = false;    ///< of weights
+    bool copies_heads = false;   ///< queries, keys and values are copied, so that each head's lie together
+    std::optional<TensorId> of;  ///< what the mask is: bools or numbers
+    std::string mask_axes;
+  };
+  /// What the queries' part of attention made, and what makes the gradients of queries, keys and values, all "b s a e".
+  struct Mixed {
+    TensorId out;
+    std::function<std::array<TensorId, 3>(TensorId)> backward;
+  };
+  Mixed eager_attention(const std::array<TensorId, 3>& heads, const EagerAttention& of, const std::string& name);
+
   /// y + x, where x goes past a block; `backward` makes the gradient of y.
   Made past_block(TensorId y, TensorId x, const std::string& name);
   /// Of x from both ways.
@@ -89,6 +117,8 @@ class EagerModules : protected FormulaGraph {
   /// The losses of rows of logits, "b s" or "b", computed in this type; ends the stage of the loss. Whoever called the
   /// model keeps the logits.
   void loss_of_rows(TensorId logits, const std::string& rows, const Type& computed, bool keeps_to_the_end);
+  /// The gradient of logits from whoever called the model, which has no loss.
+  TensorId given_gradient(TensorId logits, bool keeps_to_the_end);
   /// Of the table of tokens: reads the logits too, if they are kept to the end.
   void token_table_backward(const std::string& of, TensorId tokens, TensorId d, TensorId table, bool adds);
 
@@ -97,5 +127,8 @@ class EagerModules : protected FormulaGraph {
   Type wide_, narrow_, fp32_{4, "fp32"};
   std::optional<TensorId> kept_logits_;
 };
+
+/// Throws where attention from kernels is asked for under autocast, which changes types between them.
+void refuse_eager_autocast(std::string_view model, std::uint32_t attention, std::uint32_t dtype);
 
 }  // namespace plimsoll

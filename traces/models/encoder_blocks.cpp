@@ -22,8 +22,8 @@ EagerModules::Products EncoderBlocks::dense(const std::string& name, TensorId x,
 EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name) {
   const std::int64_t head_size = sizes_.width / sizes_.heads;
   const Shape by_head{sizes_.samples, sizes_.positions, sizes_.heads, head_size};
-  const auto width = static_cast<double>(sizes_.width), positions = static_cast<double>(sizes_.positions);
-  const double numbers = static_cast<double>(sizes_.samples) * positions * width;
+  const auto width = static_cast<double>(sizes_.width);
+  const double numbers = static_cast<double>(sizes_.samples) * static_cast<double>(sizes_.positions) * width;
   const auto by_heads = [&](const char* what) {
     const std::string whole = name + "." + what;
     return product(whole,
@@ -38,15 +38,13 @@ EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name)
                    weight(whole + ".bias", {sizes_.heads, head_size}));
   };
   const std::array read{by_heads("query"), by_heads("key"), by_heads("value")};
-  const TensorId q = read[0].outs[0], k = read[1].outs[0], v = read[2].outs[0];
-  const TensorId mixed = made_value(name + ".mixed", by_head, narrow());
-  const TensorId sums = made_value(name + ".sums", {sizes_.samples, sizes_.heads, sizes_.positions}, fp32());
-  // There is no flash attention of fp32.
-  const double square = 2 * numbers * positions;
-  const std::string kernel =
-      is_narrow() ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
-  forward(name + ".flash", {kernel, "b s a e!, b t! a e, b t a e -> b s a e, b a s", 2 * square}, {q, k, v},
-          {mixed, sums});
+  TensorId queries = read[0].outs[0];
+  const TensorId made = queries;
+  if (sizes_.is_decoder) {
+    queries = like(name + ".scale.out", made, narrow());
+    forward(name + ".scale", {"mul", "b s a e -> b s a e"}, {made}, {queries});
+  }
+  const Mixed mixed = this->mixed({queries, read[1].outs[0], read[2].outs[0]}, name);
   const Products out = product(name + ".out",
                                {.x = "b s a! e!",
                                 .weight = "w a e",
@@ -55,18 +53,53 @@ EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name)
                                 .flops = 2 * numbers * width,
                                 .outputs = {name + ".y"},
                                 .shape = {sizes_.samples, sizes_.positions, sizes_.width}},
-                               mixed, weight(name + ".out.weight", {sizes_.width, sizes_.heads, head_size}),
+                               mixed.out, weight(name + ".out.weight", {sizes_.width, sizes_.heads, head_size}),
                                weight(name + ".out.bias", {sizes_.width}));
   return {out.outs[0], [=, this](TensorId d) {
-            const TensorId dmixed = out.backward(d);
-            const TensorId dq = gradient(q), dk = gradient(k), dv = gradient(v);
-            backward(name + ".flash", "",
-                     {kernel + "_backward",
-                      "b s a e!, b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * square},
-                     {dmixed, q, k, v, mixed, sums}, {dq, dk, dv});
+            auto [dq, dk, dv] = mixed.backward(out.backward(d));
+            if (sizes_.is_decoder) {
+              const TensorId dmade = gradient(made);
+              backward(name + ".scale", "", {"mul", "b s a e -> b s a e"}, {dq}, {dmade});
+              dq = dmade;
+            }
             const TensorId of_values = read[2].backward(dv);
             const TensorId of_two = both_ways(read[1].backward(dk), of_values, name + ".key");
             return both_ways(read[0].backward(dq), of_two, name + ".query");
+          }};
+}
+
+EagerModules::Mixed EncoderBlocks::mixed(const std::array<TensorId, 3>& heads, const std::string& name) {
+  if (!sizes_.is_eager) return fused(heads, name);
+  return eager_attention(heads,
+                         {.mask = sizes_.is_decoder ? ScoreMask::bounded : ScoreMask::added,
+                          .is_divided = !sizes_.is_decoder,
+                          .has_dropout = sizes_.has_dropout && !sizes_.is_decoder,
+                          .copies_heads = sizes_.is_decoder || sizes_.samples > 1,
+                          .of = mask_,
+                          .mask_axes = sizes_.is_decoder ? "b s t" : "b t"},
+                         name);
+}
+
+EagerModules::Mixed EncoderBlocks::fused(const std::array<TensorId, 3>& heads, const std::string& name) {
+  const auto [q, k, v] = heads;
+  const TensorId mixed = like(name + ".mixed", q, narrow());
+  const TensorId sums = made_value(name + ".sums", {sizes_.samples, sizes_.heads, sizes_.positions}, fp32());
+  // Two products, of the causal half of the square in a decoder. There is no flash attention of fp32.
+  const double square = (sizes_.is_decoder ? 1 : 2) * static_cast<double>(sizes_.samples * sizes_.positions) *
+                        static_cast<double>(sizes_.positions * sizes_.width);
+  const std::string kernel =
+      is_narrow() ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
+  const std::string queries = sizes_.is_decoder ? "b s~ a e!" : "b s a e!";
+  forward(name + ".flash", {kernel, queries + ", b t! a e, b t a e -> b s a e, b a s", 2 * square}, {q, k, v},
+          {mixed, sums});
+  return {mixed, [=, this, q = q, k = k, v = v](TensorId dmixed) -> std::array<TensorId, 3> {
+            const TensorId dq = gradient(q), dk = gradient(k), dv = gradient(v);
+            backward(
+                name + ".flash", "",
+                {kernel + "_backward",
+                 queries + ", b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * square},
+                {dmixed, q, k, v, mixed, sums}, {dq, dk, dv});
+            return {dq, dk, dv};
           }};
 }
 

@@ -1,7 +1,9 @@
 #pragma once
-// Blocks of encoders as Hugging Face has them: attention that sees all positions, an MLP with a GELU of one kernel, and
-// what a classifier reads of the first position.
+// Blocks of encoders, and of OPT, as Hugging Face has them: attention that sees all positions, an MLP with a GELU of
+// one kernel, and what a classifier reads of the first position.
 
+#include <array>
+#include <optional>
 #include <string>
 
 #include "sim/core/graph.h"
@@ -12,6 +14,8 @@ namespace plimsoll {
 /// Sizes of an encoder's layers.
 struct EncoderSizes {
   std::int64_t samples = 1, positions = 1, width = 1, heads = 1, inner = 1;
+  bool is_eager = false, has_dropout = false;
+  bool is_decoder = false;  ///< OPT: attention is causal, queries are scaled by a kernel, weights are not dropped
 };
 
 // Loops name samples b, positions s and t, width w, heads a, numbers of a head e, inner numbers f, classes v.
@@ -35,8 +39,12 @@ class EncoderBlocks : protected EagerModules {
   Products of_row(const std::string& name, TensorId row, std::int64_t inputs, std::int64_t outputs);
 
   const EncoderSizes sizes_;
+  /// Of eager attention: "b t" of words that count, or "b s t" of what comes before.
+  std::optional<TensorId> mask_;
 
  private:
+  Mixed mixed(const std::array<TensorId, 3>& heads, const std::string& name);
+  Mixed fused(const std::array<TensorId, 3>& heads, const std::string& name);
   /// Rows that the op reads of x: "b - w" of all positions, or "b w" of rows apart.
   Products row_product(const std::string& name, TensorId x, const std::string& axes, std::int64_t inputs,
                        std::int64_t outputs);

@@ -81,9 +81,8 @@ void FormulaGraph::end_stage(std::function<TensorId(TensorId)> backward) {
   });
 }
 
-Graph FormulaGraph::finished() {
+Graph FormulaGraph::finished(TensorId gradient) {
   note("times", "operations of matrix products / " + format_flops_rate(rate_));
-  TensorId gradient;
   for (auto backward = backwards_.rbegin(); backward != backwards_.rend(); ++backward) gradient = (*backward)(gradient);
   return std::move(graph_);
 }

@@ -52,8 +52,9 @@ class FormulaGraph {
   /// Ends a part of the model, which is a stage: what makes the gradient of its input from that of its output.
   void end_stage(std::function<TensorId(TensorId)> backward);
   const Tensor& operator[](TensorId id) const { return graph_[id]; }
-  /// Behind the loss: all backwards, the last part's first.
-  Graph finished();
+  /// Behind the loss: all backwards, the last part's first. `gradient`: of the last part's output, where there is no
+  /// loss.
+  Graph finished(TensorId gradient = {});
 
   std::int64_t element_;  ///< bytes of a number
 

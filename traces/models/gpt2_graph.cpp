@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/io/input_error.h"
 #include "traces/models/eager_modules.h"
@@ -23,7 +25,8 @@ class Gpt2Builder : private EagerModules {
         width_(of.width),
         head_size_(of.width / of.heads) {
     note("formula",
-         "operators of GPT-2 as eager PyTorch runs Hugging Face's, without dropout, with fused causal attention");
+         fmt::format("operators of GPT-2 as eager PyTorch runs Hugging Face's, {} dropout, with {} causal attention",
+                     has_dropout() ? "with" : "without", attentions.at(of.attention)));
   }
 
   Graph run() {
@@ -33,11 +36,14 @@ class Gpt2Builder : private EagerModules {
       x = attention(x, fmt::format("layer{}.attention", layer));
       x = mlp(x, fmt::format("layer{}.mlp", layer));
     }
-    loss_of_rows(head(x), "b s", fp32(), of_.logits == 1);
+    const TensorId logits = head(x);
+    if (of_.loss == 0) return finished(given_gradient(logits, of_.logits == 1));
+    loss_of_rows(logits, "b s", fp32(), of_.logits == 1);
     return finished();
   }
 
  private:
+  bool has_dropout() const { return of_.dropout == 1; }
   double numbers() const { return static_cast<double>(samples_) * static_cast<double>(tokens_); }
   Shape token_shape() const { return {samples_, tokens_, width_}; }
   /// 2 flops for each number of the weight and each token.
@@ -56,14 +62,16 @@ class Gpt2Builder : private EagerModules {
     forward("embedding.position", {.kind = "embedding", .loop = "- w -> s w", .moved = 2 * place}, {positions},
             {placed});
     forward("embedding.add", {"add", "b s w, s w -> b s w"}, {found, placed}, {sum});
-    end_stage([=, this](TensorId d) {
+    const Made dropped = dropout(sum, "embedding.dropout", "b s w", has_dropout());
+    end_stage([=, this](TensorId last) {
+      const TensorId d = dropped.backward(last);
       const TensorId dplaced = gradient(placed);
       backward("embedding.add", " (position)", {"sum", "b s w -> s w"}, {d}, {dplaced});
       backward("embedding.position", " (weight)", {"embedding", "s w -> - w"}, {dplaced}, {gradient(positions)});
       token_table_backward("embedding", tokens, d, table_, true);
       return d;
     });
-    return sum;
+    return dropped.out;
   }
 
   TensorId attention(TensorId x, const std::string& name) {
@@ -81,15 +89,7 @@ class Gpt2Builder : private EagerModules {
                                   .joined = "b s - a e"},
                                  normed.out, weight(name + ".qkv.weight", {width_, 3, of_.heads, head_size_}),
                                  weight(name + ".qkv.bias", {3, of_.heads, head_size_}));
-    const TensorId q = qkv.outs[0], k = qkv.outs[1], v = qkv.outs[2];
-    const TensorId mixed = made_value(name + ".mixed", by_head, narrow());
-    const TensorId sums = made_value(name + ".sums", {samples_, of_.heads, tokens_}, fp32());
-    // Two products of the causal half of the square. There is no flash attention of fp32.
-    const double half = numbers() * static_cast<double>(tokens_) * w;
-    const std::string kernel =
-        is_narrow() ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
-    forward(name + ".flash", {kernel, "b s~ a e!, b t! a e, b t a e -> b s a e, b a s", 2 * half}, {q, k, v},
-            {mixed, sums});
+    const Mixed mixed = of_.attention == 0 ? fused(qkv.outs, name) : eager(qkv.outs, name);
     const Products out = product(name + ".out",
                                  {.x = "b s a! e!",
                                   .weight = "a e w",
@@ -98,22 +98,48 @@ class Gpt2Builder : private EagerModules {
                                   .flops = flops(w, w),
                                   .outputs = {name + ".y"},
                                   .shape = token_shape()},
-                                 mixed, weight(name + ".out.weight", {of_.heads, head_size_, width_}),
+                                 mixed.out, weight(name + ".out.weight", {of_.heads, head_size_, width_}),
                                  weight(name + ".out.bias", {width_}));
-    const Made added = past_block(out.outs[0], x, name + ".add");
+    const Made dropped = dropout(out.outs[0], name + ".out.dropout", "b s w", has_dropout());
+    const Made added = past_block(dropped.out, x, name + ".add");
     end_stage([=, this](TensorId d) {
-      const TensorId dmixed = out.backward(added.backward(d));
-      const TensorId dq = gradient(q), dk = gradient(k), dv = gradient(v);
-      backward(name + ".flash", "",
-               {kernel + "_backward",
-                "b s~ a e!, b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * half},
-               {dmixed, q, k, v, mixed, sums}, {dq, dk, dv});
+      const auto [dq, dk, dv] = mixed.backward(out.backward(dropped.backward(added.backward(d))));
       const TensorId joined = tensor("gradient of " + name + ".qkv.out", TensorKind::gradient,
                                      {samples_, tokens_, 3, of_.heads, head_size_}, narrow().bytes, narrow().name);
       backward(name + ".qkv", " (cat)", {"cat", "b s a e, b s a e, b s a e -> b s - a e"}, {dq, dk, dv}, {joined});
       return both_ways(normed.backward(qkv.backward(joined)), d, name + ".norm");
     });
     return added.out;
+  }
+
+  Mixed eager(const std::vector<TensorId>& qkv, const std::string& name) {
+    return eager_attention({qkv[0], qkv[1], qkv[2]},
+                           {.mask = ScoreMask::chosen,
+                            .has_dropout = has_dropout(),
+                            .copies_heads = samples_ > 1,
+                            .of = {},
+                            .mask_axes = {}},
+                           name);
+  }
+
+  Mixed fused(const std::vector<TensorId>& qkv, const std::string& name) {
+    const TensorId q = qkv[0], k = qkv[1], v = qkv[2];
+    const TensorId mixed = like(name + ".mixed", q, narrow());
+    const TensorId sums = made_value(name + ".sums", {samples_, of_.heads, tokens_}, fp32());
+    // Two products of the causal half of the square. There is no flash attention of fp32.
+    const double half = numbers() * static_cast<double>(tokens_) * static_cast<double>(width_);
+    const std::string kernel =
+        is_narrow() ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
+    forward(name + ".flash", {kernel, "b s~ a e!, b t! a e, b t a e -> b s a e, b a s", 2 * half}, {q, k, v},
+            {mixed, sums});
+    return {mixed, [=, this](TensorId dmixed) -> std::array<TensorId, 3> {
+              const TensorId dq = gradient(q), dk = gradient(k), dv = gradient(v);
+              backward(name + ".flash", "",
+                       {kernel + "_backward",
+                        "b s~ a e!, b s a e, b t! a e, b t a e, b s a e, b a s -> b s a e, b t a e, b t a e", 5 * half},
+                       {dmixed, q, k, v, mixed, sums}, {dq, dk, dv});
+              return {dq, dk, dv};
+            }};
   }
 
   TensorId mlp(TensorId x, const std::string& name) {
@@ -141,9 +167,10 @@ class Gpt2Builder : private EagerModules {
                  .outputs = {name + ".y"},
                  .shape = token_shape()},
                 bent.out, weight(name + ".down.weight", {inner, width_}), weight(name + ".down.bias", {width_}));
-    const Made added = past_block(down.outs[0], x, name + ".add");
+    const Made dropped = dropout(down.outs[0], name + ".dropout", "b s w", has_dropout());
+    const Made added = past_block(dropped.out, x, name + ".add");
     end_stage([=, this](TensorId d) {
-      const TensorId dbent = bent.backward(down.backward(added.backward(d)));
+      const TensorId dbent = bent.backward(down.backward(dropped.backward(added.backward(d))));
       return both_ways(normed.backward(up.backward(dbent)), d, name + ".norm");
     });
     return added.out;
@@ -178,6 +205,7 @@ Graph gpt2_graph(const Gpt2Graph& sizes) {
   if (sizes.sequence > sizes.positions) {
     throw InputError(fmt::format("gpt2: sequence: at most positions {}, found {}", sizes.positions, sizes.sequence));
   }
+  refuse_eager_autocast("gpt2", sizes.attention, sizes.dtype);
   return Gpt2Builder(sizes).run();
 }
 

@@ -47,6 +47,7 @@ struct Settings {
   LlamaGraph llama;
   Gpt2Graph gpt2;
   BertGraph bert;
+  OptGraph opt;
   VitGraph vit;
 };
 
@@ -56,6 +57,7 @@ std::vector<Generator> generators(Settings& s) {
   LlamaGraph& l = s.llama;
   Gpt2Graph& g = s.gpt2;
   BertGraph& b = s.bert;
+  OptGraph& o = s.opt;
   VitGraph& v = s.vit;
   return {{"uniform",
            {whole_option("stages", u.stages, 1, most_stages),
@@ -125,6 +127,9 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("positions", g.positions, 1, 1 << 20),
             word_option("dtype", g.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
             word_option("logits", g.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            word_option("attention", g.attention, {EagerModules::attentions.begin(), EagerModules::attentions.end()}),
+            word_option("dropout", g.dropout, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("loss", g.loss, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
             quantity_option("rate", g.rate, parse_flops_rate, format_flops_rate)},
            [&g]() -> std::variant<Chain, Graph> { return gpt2_graph(g); }},
           {"bert",
@@ -136,8 +141,23 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("classes", b.classes, 1, 1 << 24),
             word_option("dtype", b.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
             word_option("logits", b.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            word_option("attention", b.attention, {EagerModules::attentions.begin(), EagerModules::attentions.end()}),
+            word_option("dropout", b.dropout, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("loss", b.loss, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
             quantity_option("rate", b.rate, parse_flops_rate, format_flops_rate)},
            [&b]() -> std::variant<Chain, Graph> { return bert_graph(b); }},
+          {"opt",
+           {whole_option("layers", o.layers, 1, 100'000), whole_option("width", o.width, 1, 1 << 20),
+            whole_option("heads", o.heads, 1, 1 << 16), unset_option("inner", o.inner, 1 << 22, "4 width"),
+            whole_option("sequence", o.sequence, 1, 1 << 20), whole_option("batch", o.batch, 1, 1 << 20),
+            whole_option("vocabulary", o.vocabulary, 1, 1 << 24), whole_option("positions", o.positions, 1, 1 << 20),
+            word_option("dtype", o.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
+            word_option("logits", o.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            word_option("attention", o.attention, {EagerModules::attentions.begin(), EagerModules::attentions.end()}),
+            word_option("dropout", o.dropout, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("loss", o.loss, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            quantity_option("rate", o.rate, parse_flops_rate, format_flops_rate)},
+           [&o]() -> std::variant<Chain, Graph> { return opt_graph(o); }},
           {"vit",
            {whole_option("layers", v.layers, 1, 100'000), whole_option("width", v.width, 1, 1 << 20),
             whole_option("heads", v.heads, 1, 1 << 16), unset_option("inner", v.inner, 1 << 22, "4 width"),
