@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -23,8 +24,7 @@ using enum Need;
 constexpr ShippedFiles efficiency_files{"file of efficiencies", "platforms/efficiency", ".yaml"};
 constexpr std::string_view efficiency_format = "plimsoll.efficiency.v1";
 
-/// A share above one: what the level-2 cache holds is read faster than from memory.
-constexpr double largest_share = 1.5, least_share = 1e-6;
+constexpr double least_share = 1e-6;
 constexpr double largest_size = 1e9;
 
 void read_sizes(const YamlCursor& cursor, std::vector<double>& sizes) {
@@ -98,9 +98,12 @@ std::optional<SizeGrid> read_grid(const YamlCursor& cursor, const std::vector<st
 const std::vector<std::string_view> product_sizes{"m", "n", "k"};
 const std::vector<std::string_view> attention_sizes{"sequence", "heads"};
 
+using ProductGrids = std::map<std::string, SizeGrid, std::less<>>;
+
+template <ProductGrids Efficiency::*grids>
 void read_products(Efficiency& e, const YamlCursor& cursor) {
   cursor.object([&](std::string_view dtype, const YamlCursor& grid) {
-    if (std::optional<SizeGrid> read = read_grid(grid, product_sizes)) e.product.emplace(dtype, *std::move(read));
+    if (std::optional<SizeGrid> read = read_grid(grid, product_sizes)) (e.*grids).emplace(dtype, *std::move(read));
   });
 }
 
@@ -119,9 +122,19 @@ void read_attention(Efficiency& e, const YamlCursor& cursor) {
 }
 
 /// Whose spread a file may state, and between which limits.
-constexpr std::string_view spread_sorts[] = {
-    "product", "unaligned_product", "product_without_table", "batched_product", "attention", "elementwise", "norm",
-    "softmax", "optimizer",         "convolution",           "collectives"};
+constexpr std::string_view spread_sorts[] = {"product",
+                                             "unaligned_product",
+                                             "product_without_table",
+                                             "batched_product",
+                                             "fp32_product",
+                                             "attention",
+                                             "fp32_batched_product",
+                                             "elementwise",
+                                             "norm",
+                                             "softmax",
+                                             "optimizer",
+                                             "convolution",
+                                             "collectives"};
 constexpr double least_spread = 0.01, most_spread = 100;
 
 const std::vector<std::string_view> collective_sizes{"ranks", "bytes"};
@@ -204,7 +217,8 @@ const Field<Efficiency, const YamlCursor&> efficiency_fields[] = {
     {"source", required, [](Efficiency&, const YamlCursor& c) { c.string(); }},
     {"model", required, [](Efficiency& e, const YamlCursor& c) { e.model = c.string(); }},
     {"kernel_floor", optional, [](Efficiency& e, const YamlCursor& c) { e.kernel_floor = c.seconds(); }},
-    {"product", optional, read_products},
+    {"product", optional, read_products<&Efficiency::product>},
+    {"batched_product_by_size", optional, read_products<&Efficiency::batched_product_by_size>},
     {"attention", optional, read_attention},
     {"collectives", optional, read_collectives},
     {"spread", optional, read_spread},
@@ -249,6 +263,11 @@ std::string written_grid(const SizeGrid& grid, const std::vector<std::string_vie
   std::vector<std::string> shares;
   for (const double value : grid.values()) shares.push_back(fmt::format("{:.4g}", std::exp(value) / unit));
   return text + written_list(key, shares, indent);
+}
+
+void write_products(std::string_view key, const ProductGrids& grids, std::string& text) {
+  if (!grids.empty()) text += fmt::format("{}:\n", key);
+  for (const auto& [dtype, grid] : grids) text += fmt::format("  {}:\n", dtype) + written_grid(grid, product_sizes, 4);
 }
 
 }  // namespace
@@ -301,10 +320,8 @@ std::string written_efficiency(const Efficiency& efficiency, const std::string& 
   if (!efficiency.spread.empty()) text += "spread:\n";
   for (const auto& [sort, of] : efficiency.spread)
     text += fmt::format("  {}: [{:.3g}, {:.3g}]\n", sort, of.low, of.high);
-  if (!efficiency.product.empty()) text += "product:\n";
-  for (const auto& [dtype, grid] : efficiency.product) {
-    text += fmt::format("  {}:\n", dtype) + written_grid(grid, product_sizes, 4);
-  }
+  write_products("product", efficiency.product, text);
+  write_products("batched_product_by_size", efficiency.batched_product_by_size, text);
   if (!efficiency.attention.empty()) text += "attention:\n";
   for (const auto& [dtype, of_sizes] : efficiency.attention) {
     text += fmt::format("  {}:\n", dtype);

@@ -157,13 +157,15 @@ std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, con
     if (const std::optional<std::size_t> at = column_of(csv, name)) return *at;
     refuse(file, 1, 1,
            fmt::format(
-               "expected columns m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, found no '{}'",
+               "expected columns m,n,k, or batch,m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, "
+               "found no '{}'",
                name));
   };
   const bool is_attention = column_of(csv, "sequence").has_value();
   const std::vector<std::size_t> at =
       is_attention ? std::vector{need("batch"), need("sequence"), need("heads"), need("head_size")}
                    : std::vector{need("m"), need("n"), need("k")};
+  const std::optional<std::size_t> batch_at = column_of(csv, "batch");
   std::vector<Measured> rows;
   for (const Row& row : csv.rows) {
     const auto number = [&](std::size_t i) { return row.numbers[at[i]]; };
@@ -174,10 +176,14 @@ std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, con
       made.computing = Flops{2 * number(0) * number(1) * number(1) * number(2) * number(3)} / peak->second;
       made.reference = made.computing + options.kernel_floor;
     } else {
-      const GpuKernel kernel{
-          .kind = KernelKind::product, .dtype = options.dtype, .m = number(0), .n = number(1), .k = number(2)};
+      const GpuKernel kernel{.kind = batch_at ? KernelKind::batched_product : KernelKind::product,
+                             .dtype = options.dtype,
+                             .batch = batch_at ? row.numbers[*batch_at] : 1,
+                             .m = number(0),
+                             .n = number(1),
+                             .k = number(2)};
       made.sizes = {kernel.m, kernel.n, kernel.k};
-      made.computing = Flops{2 * kernel.m * kernel.n * kernel.k} / peak->second;
+      made.computing = Flops{2 * kernel.batch * kernel.m * kernel.n * kernel.k} / peak->second;
       made.reference = product_roofline(device, kernel).value() + options.kernel_floor;
     }
     constexpr double tolerated = 0.95;
@@ -278,6 +284,7 @@ SizeGrid fitted_grid(const std::vector<std::vector<double>>& sizes, std::span<co
     for (std::size_t i = 0; i < points; ++i) direction[i] = gradient[i] + next / length * direction[i];
     length = next;
   }
+  for (double& each : unknowns) each = std::min(each, std::log(largest_share));  // where no row lies near
   return SizeGrid(sizes, std::move(unknowns));
 }
 
@@ -386,6 +393,11 @@ std::vector<std::vector<double>> product_grid_sizes() {
   return {{1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768}, widths, widths};
 }
 
+std::vector<std::vector<double>> batched_product_grid_sizes() {
+  const std::vector<double> sizes{32, 64, 128, 256, 512, 1024, 2048, 4096};
+  return {sizes, sizes, sizes};
+}
+
 std::vector<std::vector<double>> attention_grid_sizes() {
   return {{1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072},
           {1, 4, 16, 64, 256, 1024, 4096, 16384}};
@@ -409,9 +421,12 @@ FittedTable fitted_table(const std::string& csv, const std::string& file_name, c
   std::map<double, std::vector<Measured>> by_head_size;
   for (const Measured& row : rows) by_head_size[row.head_size].push_back(row);
   const bool is_attention = by_head_size.rbegin()->first > 0;
+  const bool is_batched = !is_attention && column_of(table, "batch").has_value();
   std::vector<double> ratios;
   for (const auto& [size, of_size] : by_head_size) {
-    const std::vector<std::vector<double>> sizes = size > 0 ? attention_grid_sizes() : product_grid_sizes();
+    const std::vector<std::vector<double>> sizes = size > 0     ? attention_grid_sizes()
+                                                   : is_batched ? batched_product_grid_sizes()
+                                                                : product_grid_sizes();
     SizeGrid grid = table_of_rows(sizes, of_size);
     if (rows.size() >= fewest_rows_of_spread) add_held_out(sizes, of_size, ratios);
     fitted.grid_points += grid.points();
@@ -424,10 +439,11 @@ FittedTable fitted_table(const std::string& csv, const std::string& file_name, c
     if (size > 0) {
       made.attention[options.dtype].emplace(size, std::move(grid));
     } else {
-      made.product.emplace(options.dtype, std::move(grid));
+      (is_batched ? made.batched_product_by_size : made.product).emplace(options.dtype, std::move(grid));
     }
   }
-  if (!ratios.empty()) made.spread.emplace(is_attention ? "attention" : "product", spread_of(std::move(ratios)));
+  const std::string_view sort = is_attention ? "attention" : product_sort(options.dtype, is_batched);
+  if (!ratios.empty()) made.spread.emplace(sort, spread_of(std::move(ratios)));
   return fitted;
 }
 

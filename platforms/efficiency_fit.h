@@ -14,6 +14,8 @@ inline constexpr std::size_t fewest_rows_of_spread = 100;
 
 /// The sizes of a grid for products: 12 of m, 8 of n and of k, as far as rows reach.
 std::vector<std::vector<double>> product_grid_sizes();
+/// Likewise for products of a batch, 8 of each.
+std::vector<std::vector<double>> batched_product_grid_sizes();
 /// And for attention: sequences and heads of all samples.
 std::vector<std::vector<double>> attention_grid_sizes();
 
@@ -30,7 +32,8 @@ struct FitOptions {
   Seconds kernel_floor{2e-6};
 };
 
-/// Columns `m,n,k` and a time (`time_us`, `time_ms` or `time_s`): products y(m, n) = x(m, k) w(k, n). Columns
+/// Columns `m,n,k` and a time (`time_us`, `time_ms` or `time_s`): products y(m, n) = x(m, k) w(k, n). With a column
+/// `batch`: so many of them by one kernel. Columns
 /// `batch,sequence,heads,head_size` and a time: causal fused attention, forward; others are passed by. Of several rows
 /// of the same sizes all count. Columns `operation,ranks,bytes` and a time: collectives in one node, all combinations.
 /// A table of enough rows has their spread: of products and attention every tenth pair of the last two sizes is left

@@ -37,6 +37,9 @@ constexpr const char* table_word = "table";
 Efficiency joined(Efficiency with, Efficiency made) {
   with.name = std::move(made.name);
   for (auto& [dtype, grid] : made.product) with.product.insert_or_assign(dtype, std::move(grid));
+  for (auto& [dtype, grid] : made.batched_product_by_size) {
+    with.batched_product_by_size.insert_or_assign(dtype, std::move(grid));
+  }
   for (auto& [kind, grid] : made.collectives) with.collectives.insert_or_assign(kind, std::move(grid));
   for (const auto& [sort, spread] : made.spread) with.spread.insert_or_assign(sort, spread);
   for (auto& [dtype, grids] : made.attention) with.attention.insert_or_assign(dtype, std::move(grids));
@@ -169,7 +172,8 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
       "bandwidth\nof its link. Ctrl-C keeps the files that are finished:\n  plimsoll calibrate validate/cpu_link.yaml "
       "--backend cpu -o mine.yaml --trace gpt:layers=4 --trace-out gpt.json\n"
       "'calibrate table FILE.csv' makes efficiencies from times that others measured. Columns m,n,k,time_us: products\n"
-      "y(m, n) = x(m, k) w(k, n). Columns batch,sequence,heads,head_size,time_us: causal attention, forward.\n"
+      "y(m, n) = x(m, k) w(k, n); with a column batch so many by one kernel. Columns "
+      "batch,sequence,heads,head_size,time_us: causal attention, forward.\n"
       "Columns operation,ranks,bytes,time_us: collectives in a node, as nccl-tests measures them.\n"
       "Shares are of the roofline of a platform's first device:\n"
       "  plimsoll calibrate table products.csv --of h200 -o mine.yaml --source \"my H200, torch 2.6, 2026-11-27\"");

@@ -186,6 +186,14 @@ double flops_of(const GpuKernel& kernel) {
   return 2 * kernel.batch * kernel.m * kernel.n * kernel.k;
 }
 
+/// Of a product, or of all products of a batch; `reference` is what shares are of.
+KernelTime by_grid(const SizeGrid& grid, Seconds reference, const Device& device, const GpuKernel& kernel) {
+  const std::array sizes{kernel.m, kernel.n, kernel.k};
+  const Seconds time{reference.value / std::exp(grid.at(sizes))};
+  const Seconds least = Flops{flops_of(kernel)} / *peak_of(device, kernel.dtype);
+  return {std::max(time, least), grid.is_outside(sizes) ? TimedBy::border : TimedBy::table};
+}
+
 std::optional<KernelTime> product_time(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel) {
   const std::optional<Seconds> roofline = product_roofline(device, kernel);
   if (!roofline) return std::nullopt;
@@ -200,16 +208,18 @@ std::optional<KernelTime> product_time(const Efficiency& efficiency, const Devic
     if (share == efficiency.product_without_table.end()) return std::nullopt;
     return KernelTime{Seconds{(*roofline + efficiency.kernel_floor).value / share->second}, TimedBy::share};
   }
-  const std::array sizes{kernel.m, kernel.n, kernel.k};
-  const Seconds time{(*roofline + efficiency.kernel_floor).value / std::exp(table->second.at(sizes))};
-  const Seconds least = Flops{flops_of(kernel)} / *peak_of(device, kernel.dtype);
-  return KernelTime{std::max(time, least), table->second.is_outside(sizes) ? TimedBy::border : TimedBy::table};
+  return by_grid(table->second, *roofline + efficiency.kernel_floor, device, kernel);
 }
 
 std::optional<KernelTime> batched_product_time(const Efficiency& efficiency, const Device& device,
                                                const GpuKernel& kernel, const KernelWork& work) {
   const std::optional<FlopsPerSecond> peak = peak_of(device, kernel.dtype);
   if (!peak) return std::nullopt;
+  const auto table = table_of(efficiency.batched_product_by_size, kernel.dtype);
+  const std::optional<Seconds> roofline = product_roofline(device, kernel);
+  if (table != efficiency.batched_product_by_size.end() && roofline) {
+    return by_grid(table->second, *roofline + efficiency.kernel_floor, device, kernel);
+  }
   const Seconds computing{(work.flops / *peak).value / efficiency.batched_product};
   const Seconds moving{(work.bytes / *device.memory_bandwidth).value * work.traffic / efficiency.elementwise};
   return KernelTime{std::max(computing, moving) + work.launches * efficiency.kernel_floor, TimedBy::share};
@@ -301,6 +311,11 @@ GpuKernel gpu_kernel(const Graph& graph, const Op& op) {
   return {.kind = sort};
 }
 
+std::string_view product_sort(std::string_view dtype, bool is_batched) {
+  if (dtype == "fp32") return is_batched ? "fp32_batched_product" : "fp32_product";
+  return is_batched ? "batched_product" : "product";
+}
+
 std::string_view sort_name(const Efficiency& efficiency, const GpuKernel& kernel) {
   switch (kernel.kind) {
     case KernelKind::product:
@@ -308,10 +323,13 @@ std::string_view sort_name(const Efficiency& efficiency, const GpuKernel& kernel
           table_of(efficiency.unaligned_product, kernel.dtype) != efficiency.unaligned_product.end()) {
         return "unaligned_product";
       }
-      return table_of(efficiency.product, kernel.dtype) != efficiency.product.end() ? "product"
-                                                                                    : "product_without_table";
+      if (table_of(efficiency.product, kernel.dtype) == efficiency.product.end()) return "product_without_table";
+      return product_sort(kernel.dtype, false);
     case KernelKind::batched_product:
-      return "batched_product";
+      if (table_of(efficiency.batched_product_by_size, kernel.dtype) == efficiency.batched_product_by_size.end()) {
+        return "batched_product";
+      }
+      return product_sort(kernel.dtype, true);
     case KernelKind::attention:
     case KernelKind::attention_backward:
       return "attention";

@@ -2,6 +2,7 @@
 // How much of its roofline a kernel reaches on a GPU, as measured. Products and attention: by their sizes. The others:
 // which share of the memory's bandwidth their sort reaches.
 //   product:    max(max(2 m n k / peak, bytes / bandwidth) + floor) / share(m, n, k), at least 2 m n k / peak
+//   batched:    the same by (m, n, k) of each, if there is such a table
 //   unaligned:  max(2 m n k / (share x peak), bytes / bandwidth) + floor
 //   convolution: (max(flops / peak, bytes / bandwidth) + floor) / share
 //   attention:  (flops / peak + floor) / share(sequence, heads)
@@ -18,6 +19,9 @@
 #include "sim/ops/size_grid.h"
 
 namespace plimsoll {
+
+/// The largest share that a figure may say: what the level-2 cache holds is read faster than from memory.
+inline constexpr double largest_share = 1.5;
 
 /// Kernels whose speeds are measured apart. `other`: none of these.
 enum class KernelKind : std::uint8_t {
@@ -74,6 +78,8 @@ struct Efficiency final : KernelTimes {
   double attention_backward = 1;                                 ///< share of the backward, of the forward's
   double elementwise = 1, norm = 1, softmax = 1, optimizer = 1;  ///< of the memory's bandwidth
   double batched_product = 1;                                    ///< of the peak
+  /// By dtype, as `product`: m, n and k are those of each product of the batch.
+  std::map<std::string, SizeGrid, std::less<>> batched_product_by_size;
   using ByDtype = std::map<std::string, double, std::less<>>;
   ByDtype product_without_table;                                                 ///< of the roofline
   ByDtype unaligned_product;                                                     ///< of the peak
@@ -97,6 +103,9 @@ std::optional<KernelTime> kernel_time(const Efficiency&, const Device&, const Gp
 
 /// The sort whose figure a kernel takes, as files of efficiencies name it.
 std::string_view sort_name(const Efficiency&, const GpuKernel&);
+
+/// Of a product of a dtype with a table: those without tensor cores are a sort of their own.
+std::string_view product_sort(std::string_view dtype, bool is_batched);
 
 /// What a product needs at least, without efficiency: the logarithm's reference of tables.
 std::optional<Seconds> product_roofline(const Device&, const GpuKernel&);

@@ -58,6 +58,32 @@ TEST_CASE("a table of times that are a share of the roofline everywhere says tha
     CHECK(std::exp(value) == Approx(0.6).epsilon(1e-3));
 }
 
+// Each of 64 products takes 0.3 of what the device's peak needs, sort and table are those of batches in fp32.
+TEST_CASE("a table of products in batches times them by the sizes of each", "[efficiency]") {
+  const Device gpu = device();
+  std::string csv = "batch,m,n,k,time_us\n";
+  const auto seconds = [&](double batch, double size) {
+    const GpuKernel kernel{
+        .kind = KernelKind::batched_product, .dtype = "fp32", .batch = batch, .m = size, .n = size, .k = 64};
+    return (product_roofline(gpu, kernel)->value + 2e-6) / 0.3;
+  };
+  for (int size = 64; size <= 4096; size *= 2) {
+    for (const int batch : {16, 64}) {
+      csv += fmt::format("{},{},{},64,{}\n", batch, size, size, 1e6 * seconds(batch, size));
+    }
+  }
+  const Efficiency made = fitted_table(csv, "f.csv", gpu, {.name = "mine", .dtype = "fp32"}).efficiency;
+  CHECK(made.product.empty());
+  const GpuKernel asked{.kind = KernelKind::batched_product, .dtype = "fp32", .batch = 40, .m = 512, .n = 512, .k = 64};
+  const std::optional<KernelTime> time = kernel_time(made, gpu, asked, {Flops{1}, Bytes{1}});
+  REQUIRE(time);
+  CHECK(time->time.value == Approx(seconds(40, 512)).epsilon(1e-3));
+  CHECK(sort_name(made, asked) == "fp32_batched_product");
+  CHECK(sort_name(Efficiency{}, asked) == "batched_product");
+  const Efficiency read = parse_efficiency(written_efficiency(made, "s"), "f.yaml");
+  CHECK(read.batched_product_by_size.at("fp32").points() == made.batched_product_by_size.at("fp32").points());
+}
+
 TEST_CASE("a written table reads as it was", "[efficiency]") {
   FittedTable fitted = fitted_table(eight_rows(), "f.csv", device(), {.name = "mine", .dtype = "bf16"});
   Efficiency& made = fitted.efficiency;
@@ -98,7 +124,8 @@ TEST_CASE("times that cannot be are refused with their place", "[efficiency]") {
   CHECK(complaint_about("m,n,k,tflops\n16,16,16,4\n") ==
         "times.csv:1:1: expected a column time_us, time_ms or time_s, found 'm,n,k,tflops'");
   CHECK(complaint_about("m,n,time_us\n16,16,4\n") ==
-        "times.csv:1:1: expected columns m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, found no "
+        "times.csv:1:1: expected columns m,n,k, or batch,m,n,k, or batch,sequence,heads,head_size, or "
+        "operation,ranks,bytes, found no "
         "'k'");
   CHECK(complaint_about("m,n,k,time_us\n16,16,16,4\n") == "times.csv: expected at least 8 rows, found 1");
   CHECK(complaint_about(rows + "16,,16,4\n") == "times.csv:10:4: n: expected a number above 0, found ''");
@@ -126,13 +153,16 @@ TEST_CASE("a platform names efficiencies, and a wrong file is refused where it i
 
 TEST_CASE("every shipped file of efficiencies reads, under its file's name", "[efficiency]") {
   const std::vector<std::string> names = shipped_efficiencies();
-  CHECK(names == std::vector<std::string>{"a100_sxm", "h100_sxm", "h200_sxm"});
+  CHECK(names == std::vector<std::string>{"a100_sxm", "h100_sxm", "h200_sxm", "v100_pcie"});
   for (const std::string& name : names) {
     INFO(name);
     const Efficiency read = load_efficiency(name);
     CHECK(read.name == name);
-    CHECK(read.product.at("bf16").points() == 768);
-    CHECK(read.attention.at("bf16").contains(128));
+    const bool is_fp32 = name == "v100_pcie";
+    CHECK(read.product.contains("bf16") == !is_fp32);
+    if (!is_fp32) CHECK(read.product.at("bf16").points() == 768);
+    CHECK(read.product.contains("fp32") == (is_fp32 || name == "h100_sxm"));
+    CHECK(read.attention.contains("bf16") == !is_fp32);
     CHECK(read.elementwise < 1);
   }
 }
@@ -141,7 +171,8 @@ TEST_CASE("a platform takes efficiencies by its file or behind a colon", "[effic
   const Platform plain = load_platform("h200"), with = load_platform("h200:efficiency=h100_sxm");
   CHECK(!plain.devices.front().efficiency);
   CHECK(complaint_of([] { load_efficiency("h200_sx"); }) ==
-        "efficiency: expected a file or a100_sxm, h100_sxm or h200_sxm, found 'h200_sx'; did you mean 'h200_sxm'?");
+        "efficiency: expected a file or a100_sxm, h100_sxm, h200_sxm or v100_pcie, found 'h200_sx'; did you mean "
+        "'h200_sxm'?");
   CHECK(with.name == "h200:efficiency=h100_sxm");
   REQUIRE(with.devices.front().efficiency);
   CHECK(with.devices.front().efficiency->model == "NVIDIA H100 80GB HBM3");
