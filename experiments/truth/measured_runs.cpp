@@ -43,6 +43,8 @@ const Field<MeasuredRunDraft, const YamlCursor&> measured_run_fields[] = {
     {"states", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.question.states = one_of<States>(c); }},
     {"update_kernels", optional,
      [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.question.update_kernels = one_of<UpdateKernels>(c); }},
+    {"gradients", optional,
+     [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.question.gradients = one_of<Gradients>(c); }},
     {"measured", optional, read_measured_time},
     {"measured_peak", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.peak = c.bytes(); }},
     {"measured_reserved", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.reserved = c.bytes(); }},

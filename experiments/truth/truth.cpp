@@ -30,6 +30,7 @@ Efficiency up_to(TruthFactor factor, const Efficiency& whole) {
   if (factor >= TruthFactor::products) {
     part.product = whole.product;
     part.batched_product = whole.batched_product;
+    part.batched_product_by_size = whole.batched_product_by_size;
     part.product_without_table = whole.product_without_table;
     part.unaligned_product = whole.unaligned_product;
   }

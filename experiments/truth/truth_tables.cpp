@@ -107,6 +107,7 @@ std::string command_of(const TruthRow& row) {
   if (question.update_kernels != UpdateKernels::fused) {
     text += fmt::format(" --update-kernels {}", written(question.update_kernels));
   }
+  if (question.gradients != Gradients::fresh) text += fmt::format(" --gradients {}", written(question.gradients));
   if (row.run->reserved) text += " --allocator cuda";
   if (question.micro_batches > 1) text += fmt::format(" --micro-batches {}", question.micro_batches);
   return text + " --engine event";
