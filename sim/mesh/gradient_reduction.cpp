@@ -9,6 +9,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/names.h"
+#include "sim/core/op_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -262,11 +263,43 @@ class Sharing {
     return units;
   }
 
+  /// A copy of what the rank keeps of a whole parameter, made behind the stage's forward.
+  TensorId kept_share(TensorId whole, std::vector<Op>& behind, const Op& like) {
+    const std::uint32_t ranks = how_.kept_over->ranks;
+    const TensorId share = new_tensor(graph_[whole], "share of " + graph_[whole].name, TensorKind::activation);
+    Tensor& kept = graph_.tensors[share.index];
+    kept.bytes = shared_bytes(kept, ranks);
+    kept.shape.clear();
+    Op op;
+    op.name = kept.name;
+    op.kind = name_of(OpKind::share);
+    op.phase = like.phase;
+    op.stage = like.stage;
+    op.inputs = {whole};
+    op.outputs = {share};
+    op.attributes.emplace_back("axis", how_.kept_over->name);
+    op.flops = Flops{0};
+    op.bytes_moved = 2 * kept.bytes;
+    if (like.duration) op.duration = Seconds{0};
+    behind.push_back(std::move(op));
+    return share;
+  }
+
   void share_parameters() {
     std::vector<Unit> all = units();
     std::vector<std::vector<Op>> before(all.size());
     std::set<TensorId> shared;
-    std::map<std::pair<std::uint32_t, TensorId>, TensorId> stays;  // by stage: what its forward has gathered
+    std::map<std::pair<std::uint32_t, TensorId>, TensorId>
+        stays;  // by stage: what its forward has gathered, or a share
+    std::vector<std::vector<Op>> behind(all.size());
+    std::map<TensorId, std::size_t> made_in;                  // of shares that stay: the unit
+    std::set<std::pair<std::uint32_t, TensorId>> read_again;  // by stage: what its backward reads
+    for (const Unit& unit : all) {
+      const Op& first = graph_.ops[unit.first];
+      for (const TensorId t : unit.parameters) {
+        if (is_backward(first.phase)) read_again.insert({first.stage, t});
+      }
+    }
     for (std::size_t u = 0; u < all.size(); ++u) {
       const Unit& unit = all[u];
       const Op& first = graph_.ops[unit.first];
@@ -275,19 +308,36 @@ class Sharing {
       Op gather = collective_op("all_gather over " + axis_.name + " of parameters for " + of,
                                 {CollectiveKind::all_gather, axis_.name, true}, first.phase);
       gather.stage = first.stage;
+      Op near;  // of what stayed over fewer ranks
+      if (how_.kept_over) {
+        const std::string& over = how_.kept_over->name;
+        near = collective_op("all_gather over " + over + " of parameters for " + of,
+                             {CollectiveKind::all_gather, over, true}, first.phase);
+        near.stage = first.stage;
+      }
+      std::size_t shares_end = 0;  // behind the unit that keeps the last of them
       std::map<TensorId, TensorId> gathered;
       for (const TensorId t : unit.parameters) {
         const Tensor whole = graph_[t];
         const auto there = stays.find({first.stage, t});
-        if (there != stays.end()) {
+        if (there != stays.end() && !how_.kept_over) {
           gathered[t] = there->second;
           continue;
         }
-        gather.inputs.push_back(t);
+        if (there != stays.end()) shares_end = std::max(shares_end, made_in.at(there->second) + 1);
+        Op& from = there != stays.end() ? near : gather;
+        from.inputs.push_back(there != stays.end() ? there->second : t);
         gathered[t] = new_tensor(whole, whole.name + " for " + of, TensorKind::activation);
-        gather.outputs.push_back(gathered[t]);
+        from.outputs.push_back(gathered[t]);
         shared.insert(t);
-        if (!how_.reshards && !is_backward(first.phase)) stays[{first.stage, t}] = gathered[t];
+        if (is_backward(first.phase)) continue;
+        if (how_.kept_over && read_again.contains({first.stage, t})) {
+          const TensorId share = kept_share(gathered[t], behind[u], first);
+          stays[{first.stage, t}] = share;
+          made_in[share] = u;
+        } else if (!how_.reshards) {
+          stays[{first.stage, t}] = gathered[t];
+        }
       }
       for (std::size_t o = unit.first; o < unit.last; ++o) {
         for (TensorId& t : graph_.ops[o].inputs) {
@@ -295,13 +345,16 @@ class Sharing {
           if (found != gathered.end()) t = found->second;
         }
       }
-      if (!gather.inputs.empty()) before[u - std::min<std::size_t>(u, how_.prefetch)].push_back(std::move(gather));
+      const std::size_t ahead = u - std::min<std::size_t>(u, how_.prefetch);
+      if (!gather.inputs.empty()) before[ahead].push_back(std::move(gather));
+      if (!near.inputs.empty()) before[std::max(ahead, shares_end)].push_back(std::move(near));
     }
     for (const TensorId t : shared) keep_share(t);
     NewOrder made(graph_);
     for (std::size_t u = 0; u < all.size(); ++u) {
       for (Op& gather : before[u]) made.add(std::move(gather));
       for (std::size_t o = all[u].first; o < all[u].last; ++o) made.take(o);
+      for (Op& share : behind[u]) made.add(std::move(share));
     }
     for (std::size_t o = all.empty() ? 0 : all.back().last; o < graph_.ops.size(); ++o) made.take(o);
     made.finish();

@@ -2,6 +2,7 @@
 // Ranks of an axis that train one model together: what they sum, share out and gather around the updates.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,8 +39,10 @@ struct Together {
   bool are_summed = false;     ///< gradients are shares, summed already
   std::uint32_t prefetch = 1;  ///< of parameters: so many stages ahead
   bool reshards = true;        ///< parameters: whole ones go after a stage's forward; else they stay for its backward
-  Bytes bucket = {};           ///< of gradients that are summed at the end
-  bool overlaps = true;        ///< whether a device goes on computing while these are summed, and parameters handed out
+  /// Parameters: the axis, one of those that share out, over which shares stay from a stage's forward to its backward.
+  std::optional<Axis> kept_over = {};
+  Bytes bucket = {};     ///< of gradients that are summed at the end
+  bool overlaps = true;  ///< whether a device goes on computing while these are summed, and parameters handed out
   bool buckets_are_copies = false;
   std::vector<TensorId> unlike = {};  ///< gradients of parameters that each rank has others of: nobody sums them
 };
@@ -51,7 +54,8 @@ struct Together {
 ///    (all_gather). Gradient and parameter are whole.
 ///  - gradients: likewise, but summed for every micro-batch behind the op that makes them, so that only shares stay.
 ///  - parameters: whole only while a stage's ops of one phase run, or from its forward to its backward; gathered
-///    `prefetch` stages ahead, beside what the device computes.
+///    `prefetch` stages ahead, beside what the device computes. With `kept_over` shares over that axis stay from the
+///    forward to the backward, which gathers these.
 /// Or in one sentence why there is none.
 std::variant<Graph, std::string> trained_together(Graph, const Axis&, const Together&);
 

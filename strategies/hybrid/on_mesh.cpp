@@ -47,8 +47,8 @@ bool saves_apart(const Graph& graph) {
 /// neighbours.
 class SharedStages {
  public:
-  SharedStages(Problem problem, CollectiveTimes& times, std::uint32_t axis, Together how)
-      : problem_(std::move(problem)), times_(times), axis_(axis), how_(how), sharded_(how.sharded) {}
+  SharedStages(Problem problem, CollectiveTimes& times, const Axis& axis, Together how)
+      : problem_(std::move(problem)), times_(times), axis_(axis), how_(std::move(how)), sharded_(how_.sharded) {}
 
   Problem run() {
     Chain& chain = *problem_.chain;
@@ -74,16 +74,17 @@ class SharedStages {
  private:
   std::vector<PassExchanges> by_axis(std::span<const StageExchanges> exchanges) const {
     std::vector<PassExchanges> made;
-    const std::string& axis = problem_.mesh->axes[axis_].name;
+    const std::string& back = how_.kept_over ? how_.kept_over->name : axis_.name;
     for (const StageExchanges& each : exchanges) {
       PassExchanges& pass = made.emplace_back();
-      PassExchanges::add(pass.forward, axis, each.forward_gather, true);
-      PassExchanges::add(pass.backward, axis, each.backward_gather + each.sum, true);
+      PassExchanges::add(pass.forward, axis_.name, each.forward_gather, true);
+      PassExchanges::add(pass.backward, back, each.backward_gather, true);
+      PassExchanges::add(pass.backward, axis_.name, each.sum, true);
     }
     return made;
   }
 
-  std::uint32_t ranks() const { return problem_.mesh->axes[axis_].ranks; }
+  std::uint32_t ranks() const { return axis_.ranks; }
 
   StageExchanges share(Stage& stage) const {
     Bytes parameters;
@@ -94,22 +95,24 @@ class SharedStages {
     const Bytes gradients = stage.parameter_gradient.value_or(parameters);
     StageExchanges made;
     made.gradients = gradients;
-    if (gradients > Bytes{0}) made.sum = seconds(CollectiveKind::reduce_scatter, gradients);
+    if (gradients > Bytes{0}) made.sum = seconds(CollectiveKind::reduce_scatter, gradients, axis_.name);
     if (sharded_ == Sharded::parameters && parameters > Bytes{0}) {
-      made.forward_gather = seconds(CollectiveKind::all_gather, parameters);
+      made.forward_gather = seconds(CollectiveKind::all_gather, parameters, axis_.name);
       made.gathered_forward = parameters;
       stage.forward_nograd_workspace += parameters;
       if (how_.reshards) {
-        made.backward_gather = made.forward_gather;
+        const std::string& over = how_.kept_over ? how_.kept_over->name : axis_.name;
+        made.backward_gather = seconds(CollectiveKind::all_gather, parameters, over);
         made.gathered_backward = parameters;
         stage.forward_workspace += parameters;
+        if (how_.kept_over) keep_gathered(stage, shares(own, how_.kept_over->ranks));
       } else {
         keep_gathered(stage, parameters);
       }
     }
     add_backward_workspace(stage, gradients + made.gathered_backward);
     const Bytes of_share = rank_share(gradients, ranks());
-    const Bytes of_parameters = sharded_ == Sharded::parameters ? shares(own) : parameters;
+    const Bytes of_parameters = sharded_ == Sharded::parameters ? shares(own, ranks()) : parameters;
     stage.parameter_gradient.reset();
     if (of_share != of_parameters) stage.parameter_gradient = of_share;
     return made;
@@ -122,20 +125,24 @@ class SharedStages {
     if (!stage.inner.empty()) stage.inner.push_back({.name = "gathered parameters", .bytes = parameters});
   }
 
-  Bytes shares(const std::set<std::uint32_t>& own) const {
+  Bytes shares(const std::set<std::uint32_t>& own, std::uint32_t ranks) const {
     Bytes sum;
     for (const std::uint32_t p : own) {
       const Parameter& parameter = problem_.chain->parameters[p];
-      if (parameter.trained) sum += rank_share(parameter.bytes, ranks());
+      if (parameter.trained) sum += rank_share(parameter.bytes, ranks);
     }
     return sum;
   }
 
-  Seconds seconds(CollectiveKind kind, Bytes bytes) const { return times_.seconds(kind, bytes, std::span(&axis_, 1)); }
+  Seconds seconds(CollectiveKind kind, Bytes bytes, std::string_view over) const {
+    std::vector<std::uint32_t> axes;
+    for (const std::size_t a : problem_.mesh->axes_named(over)) axes.push_back(static_cast<std::uint32_t>(a));
+    return times_.seconds(kind, bytes, axes);
+  }
 
   Problem problem_;
   CollectiveTimes& times_;
-  std::uint32_t axis_;
+  const Axis& axis_;
   Together how_;
   Sharded sharded_;
 };
@@ -148,10 +155,10 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
   if (std::ranges::any_of(problem.chain->parameters, has_own_states)) {
     return "on a chain it makes the updates of shares anew, and a transform before it has changed their states";
   }
-  std::variant<CollectiveTimes, std::string> times = CollectiveTimes::on(problem.platform, *problem.mesh);
+  const Platform platform = problem.platform;  // which the times look at while the problem is moved
+  std::variant<CollectiveTimes, std::string> times = CollectiveTimes::on(platform, *problem.mesh);
   if (std::string* why = std::get_if<std::string>(&times)) return std::move(*why);
-  const auto place = static_cast<std::uint32_t>(*problem.mesh->axis(axis.name));
-  problem = SharedStages(std::move(problem), std::get<CollectiveTimes>(times), place, how).run();
+  problem = SharedStages(std::move(problem), std::get<CollectiveTimes>(times), axis, how).run();
   return problem;
 }
 
@@ -250,16 +257,16 @@ std::variant<Problem, std::string> on_data_axis(const Problem& of, const DataOpt
   return on_axis(of, axis, how);
 }
 
-std::variant<Problem, std::string> on_axis(const Problem& of, const Axis& axis, Together how) {
+namespace {
+
+/// Of a problem whose mesh has the axis, or both of `name+name`.
+std::variant<Problem, std::string> shared_out(Problem problem, const Axis& axis, Together how) {
   const Sharded sharded = how.sharded;
-  const bool is_within = axis.name == shards_name;
-  std::variant<Problem, std::string> made =
-      with_outer_axis(of, axis, is_within ? std::optional(data_name) : std::nullopt);
-  if (std::holds_alternative<std::string>(made)) return made;
-  Problem& problem = std::get<Problem>(made);
+  const bool is_within = std::string_view(axis.name).substr(0, axis.name.find('+')) == shards_name;
   const bool has_chain = problem.chain.has_value();
+  std::variant<Problem, std::string> made = std::move(problem);
   if (has_chain && is_summed_by_stages(sharded)) {
-    made = by_stages(std::move(problem), axis, how);
+    made = by_stages(std::get<Problem>(std::move(made)), axis, how);
     if (std::holds_alternative<std::string>(made)) return made;
   }
   Problem& last = std::get<Problem>(made);
@@ -274,6 +281,24 @@ std::variant<Problem, std::string> on_axis(const Problem& of, const Axis& axis, 
   if (has_chain && is_within) made = over_replicas(std::move(last));
   if (Problem* done = std::get_if<Problem>(&made)) index_updates(*done);
   return made;
+}
+
+}  // namespace
+
+std::variant<Problem, std::string> on_axis(const Problem& of, const Axis& axis, Together how) {
+  const auto within = axis.name == shards_name ? std::optional(data_name) : std::nullopt;
+  std::variant<Problem, std::string> made = with_outer_axis(of, axis, within);
+  if (std::holds_alternative<std::string>(made)) return made;
+  Problem problem = std::get<Problem>(std::move(made));
+  if (!how.kept_over) return shared_out(std::move(problem), axis, how);
+  // The ranks as two axes, over the inner one of which shares stay between passes.
+  std::vector<Axis>& axes = problem.mesh->axes;
+  const auto place = static_cast<std::ptrdiff_t>(*problem.mesh->axis(axis.name));
+  axes[static_cast<std::size_t>(place)].ranks /= how.kept_over->ranks;
+  axes.insert(axes.begin() + place + 1, *how.kept_over);
+  Axis both = axis;
+  both.name += "+" + how.kept_over->name;
+  return shared_out(std::move(problem), both, how);
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,13 @@
 // Replicas that share out what they keep, all or nothing of it: `data_parallel`, `zero1`, `zero2` and
 // `zero3`.
 
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+#include "sim/io/quantity.h"
+#include "strategies/api/option_rules.h"
 #include "strategies/hybrid/on_mesh.h"
 
 namespace plimsoll {
@@ -42,8 +49,13 @@ std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const Dat
 
 struct Zero3Options : DataOptions {
   std::uint32_t prefetch = 1;
-  bool reshards = true;
+  std::string reshards = "yes";
 };
+
+/// FSDP2's option: yes, no, or over how many ranks.
+bool is_resharding(std::string_view text) {
+  return text == "yes" || text == "no" || integer_between<2, 65'536>(text);
+}
 
 constexpr auto zero3_options = options_of<Zero3Options>(replicas_option,
                                                         option_of<&Zero3Options::prefetch>({
@@ -54,16 +66,28 @@ constexpr auto zero3_options = options_of<Zero3Options>(replicas_option,
                                                         }),
                                                         option_of<&Zero3Options::reshards>({
                                                             .name = "reshard_after_forward",
-                                                            .words = "no yes",
-                                                            .values = "yes or no",
+                                                            .values = "yes, no or a whole number from 2 to 65536",
                                                             .help = "no: what a stage gathers for its forward stays "
-                                                                    "until its backward, which gathers nothing",
+                                                                    "until its backward, which gathers nothing; a "
+                                                                    "number: it stays as shares over so many "
+                                                                    "neighbours, which the backward gathers",
+                                                            .allowed = is_resharding,
                                                         }),
                                                         collectives_option);
 
 std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Zero3Options& options) {
-  return on_data_axis(problem, options,
-                      {.sharded = Sharded::parameters, .prefetch = options.prefetch, .reshards = options.reshards});
+  Together how{.sharded = Sharded::parameters, .prefetch = options.prefetch, .reshards = options.reshards != "no"};
+  const Parsed<std::int64_t> over = parse_integer(options.reshards);
+  if (!over.fine()) return on_data_axis(problem, options, how);
+  const auto ranks = replicas(options, devices_left(problem));
+  if (ranks % over.value != 0) {
+    return fmt::format("reshard_after_forward={}: must divide the {} ranks that share parameters out", over.value,
+                       ranks);
+  }
+  if (over.value < ranks) {  // shares over all of them are what goes
+    how.kept_over = Axis{"near", static_cast<std::uint32_t>(over.value), true, options.collectives};
+  }
+  return on_data_axis(problem, options, how);
 }
 
 }  // namespace

@@ -363,6 +363,78 @@ TEST_CASE("parameters that stay from the forward to the backward take their byte
   CHECK(more.makespan <= less.makespan);
 }
 
+// FSDP2's reshard_after_forward=2 of eight ranks: four pairs. All eight gather for the forward, pairs for the backward
+// what that reads, whose half a rank has kept. Gradients are scattered over all eight.
+TEST_CASE("parameters that stay as shares over some ranks are gathered by these", "[hybrid]") {
+  const Shape shape;
+  const std::int64_t in_backward = shape.layers * (12 * shape.h * shape.h + 2 * shape.h) + shape.h + shape.h * shape.v;
+  const std::string trace = graph_of({});
+  const std::int64_t all = sum_of(problem_on(trace, "h100_sxm_8", 8, "store_all").graph, TensorKind::parameter).count;
+  const char *pairs = "zero3(reshard_after_forward=2)", *stay = "zero3(reshard_after_forward=no)", *go = "zero3";
+  const Problem problem = problem_on(trace, "h100_sxm_8", 8, pairs);
+  CHECK(problem.micro_batches == 1);
+  REQUIRE(problem.mesh->axes.size() == 2);
+  CHECK(problem.mesh->axes[0] == Axis{"data", 4, true, CollectiveWay::nccl});
+  CHECK(problem.mesh->axes[1] == Axis{"near", 2, true, CollectiveWay::nccl});
+  CHECK(sum_of(problem.graph, TensorKind::parameter).count == all / 8);
+  std::map<std::pair<std::string, std::string>, std::int64_t> by_axis;
+  Bytes kept;
+  for (const Op& op : problem.graph.ops) {
+    const auto exchange = collective_of(op);
+    if (exchange) {
+      by_axis[{std::string(written(exchange->kind)), std::string(exchange->axis)}] +=
+          exchanged_bytes(problem.graph, op).count;
+    }
+    if (op.kind == "share") {
+      CHECK(op.phase == Phase::forward);
+      for (const TensorId t : op.outputs) kept += problem.graph[t].bytes;
+    }
+  }
+  CHECK(by_axis ==
+        std::map<std::pair<std::string, std::string>, std::int64_t>{{{"all_gather", "data+near"}, all},
+                                                                    {{"all_gather", "near"}, 2 * in_backward},
+                                                                    {{"reduce_scatter", "data+near"}, all}});
+  CHECK(kept.count == in_backward);
+  const auto peak = [&](const char* spec) { return judged_plan(problem_on(trace, "h100_sxm_8", 8, spec), spec).peak; };
+  CHECK(peak(go) <= peak(pairs));
+  CHECK(peak(pairs) <= peak(go) + kept);
+  CHECK(peak(pairs) < peak(stay));
+  const Problem as_always = problem_on(trace, "h100_sxm_8", 8, "zero3(reshard_after_forward=8)");
+  CHECK(as_always.mesh->axes.size() == 1);
+  CHECK(exchanged(as_always.graph, Phase::backward).at("all_gather") == 2 * in_backward);
+  CHECK(refusal(trace, "h100_sxm_8", 8, "zero3(reshard_after_forward=3)") ==
+        "zero3: reshard_after_forward=3: must divide the 8 ranks that share parameters out");
+}
+
+// A stage of a chain keeps half of its parameters on each of two ranks, and gathers them within the pair.
+TEST_CASE("stages of chains keep shares over some ranks, and gather these", "[hybrid]") {
+  const std::string trace = "transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100";
+  const Problem before = problem_on(trace, "h100_sxm_8", 8, "store_all");
+  const Problem after = problem_on(trace, "h100_sxm_8", 8, "zero3(ranks=4,prefetch=0,reshard_after_forward=2)");
+  const Problem always = problem_on(trace, "h100_sxm_8", 8, "zero3(ranks=4,prefetch=0)");
+  auto times_or_why = CollectiveTimes::on(
+      before.platform, Mesh{{{"data", 2, true, CollectiveWay::ring}, {"near", 2, true, CollectiveWay::ring}}});
+  CollectiveTimes& times = std::get<CollectiveTimes>(times_or_why);
+  constexpr std::uint32_t both[] = {0, 1};
+  for (std::size_t s = 0; s < before.chain->stages.size(); ++s) {
+    const Stage &plain = before.chain->stages[s], &pair = after.chain->stages[s], &all = always.chain->stages[s];
+    Bytes parameters, halves;
+    for (const std::uint32_t p : std::set<std::uint32_t>(plain.parameters.begin(), plain.parameters.end())) {
+      const Bytes each = before.chain->parameters[p].bytes;
+      parameters += each;
+      halves += Bytes{(each.count + 1) / 2};
+    }
+    const auto gather = [&](std::span<const std::uint32_t> axes) {
+      return parameters > Bytes{0} ? times.seconds(CollectiveKind::all_gather, parameters, axes).value : 0;
+    };
+    CHECK(pair.saved == plain.saved + halves);
+    CHECK(pair.forward.value == Approx(all.forward.value).epsilon(1e-12));
+    CHECK(pair.backward.value ==
+          Approx(all.backward.value - gather(both) + gather(std::span(both).subspan(1))).epsilon(1e-12));
+    CHECK(pair.backward_workspace == all.backward_workspace);
+  }
+}
+
 // Replicas of two, each shared out among four: a share's gradients are scattered within the replica, then summed over
 // the replicas.
 TEST_CASE("replicas that are shared out keep ZeRO's shares and sum these", "[hybrid]") {
@@ -485,7 +557,12 @@ TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
                            "zero3(reshard_after_forward=no)",
                            "zero3(reshard_after_forward=no,prefetch=2)|greedy_recompute",
                            "zero3(ranks=4,reshard_after_forward=no)|1f1b|rotor",
-                           "zero3(ranks=4,reshard_after_forward=no)|zb_h1"}) {
+                           "zero3(ranks=4,reshard_after_forward=no)|zb_h1",
+                           "zero3(reshard_after_forward=2)",
+                           "zero3(reshard_after_forward=4,prefetch=2)|greedy_recompute",
+                           "megatron(tensor=2)|zero3(reshard_after_forward=2)",
+                           "data_parallel(ranks=2)|zero3(ranks=4,reshard_after_forward=2)",
+                           "zero3(ranks=4,reshard_after_forward=2)|1f1b|rotor"}) {
     CAPTURE(spec);
     const Problem problem = problem_on(trace, "h100_sxm_8", 8, spec);
     judged_plan(problem, spec);

@@ -136,7 +136,9 @@ class LayoutFinder {
   /// Between a value and the range of it that a replica keeps. In place both are one.
   void share_out(const Op& op) {
     const std::vector<std::size_t> axes = mesh_.axes_named(collective_of(op)->axis);
-    EXPECTS(axes.size() == 1);
+    if (axes.size() != 1) {
+      throw Unknown{"'" + op.name + "' exchanges over several axes of replicas, which the replay does not"};
+    }
     const bool gathers = collective_of(op)->kind == CollectiveKind::all_gather;
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
       const TensorId all = gathers ? op.outputs[k] : op.inputs[k], part = gathers ? op.inputs[k] : op.outputs[k];
