@@ -7,6 +7,7 @@
 #include "sim/bound/snapshot_cut.h"
 #include "strategies/offloading/snapshot/sequence_memory.h"
 #include "strategies/offloading/snapshot/trade_pieces.h"
+#include "strategies/rematerialization/programs/checkmate_solver.h"
 
 namespace plimsoll {
 namespace {
@@ -48,21 +49,25 @@ class SequenceMemory::Cut {
         for (const std::uint32_t l : run.lives) {
           const std::uint32_t storage = plan_.lives_[l].storage;
           if (!evicted_[l] || made_[storage]) continue;
-          if (!make(model_.in_storage[storage].front(), r)) return std::nullopt;
+          if (!make(model_.in_storage[storage].back(), r)) return std::nullopt;
         }
       }
       const ModelOp& op = model_.ops[run.op];
       sequence_.push_back({op.id, op.ways[run.way].saving, run.implementation});
     }
+    if (!is_runnable(model_, sequence_)) return std::nullopt;  // versions in the wrong order
     return std::move(sequence_);
   }
 
  private:
   Bytes bytes_of(std::uint32_t life) const { return model_.storages[plan_.lives_[life].storage]; }
 
+  /// No run overwrites it any more, either.
   bool is_idle(std::uint32_t l) const {
     const Life& life = plan_.lives_[l];
-    return life.begin < run_ && run_ < life.end() && !std::ranges::binary_search(life.uses, run_);
+    if (life.begin >= run_ || run_ >= life.end() || !plan_.versions_[life.storage] || !plan_.is_whole(l)) return false;
+    const std::size_t more = model_.in_storage[life.storage].size() - 1;
+    return (more == 0 || life.uses[more - 1] < run_) && !std::ranges::binary_search(life.uses, run_);
   }
 
   void find_lives() {
@@ -84,7 +89,7 @@ class SequenceMemory::Cut {
 
   /// The value may be there at the run, though nobody reads it from before it until after it.
   bool can_stay(std::uint32_t storage) const {
-    if (last_before_[storage] == no_number) return false;
+    if (last_before_[storage] == no_number || !plan_.is_whole(last_before_[storage])) return false;
     const std::uint32_t end = plan_.lives_[last_before_[storage]].end();
     return end >= stretch_ || most_until_stretch_[end + 1] + model_.storages[storage].count <= budget_.count;
   }
@@ -96,9 +101,20 @@ class SequenceMemory::Cut {
     return sum;
   }
 
+  bool is_last_version(std::uint32_t v) const { return model_.in_storage[model_.values[v].storage].back() == v; }
+
+  /// It overwrites that value, which it reads.
+  bool overwrites(std::uint32_t op, std::uint32_t v) const {
+    return std::ranges::any_of(model_.ops[op].ways.front().makes, [&](std::uint32_t made) {
+      return model_.values[made].storage == model_.values[v].storage;
+    });
+  }
+
   bool may_run_again(std::uint32_t op) const {
-    const auto is_alone = [&](std::uint32_t v) { return model_.in_storage[model_.values[v].storage].size() == 1; };
-    return plan_.is_simple(op) && std::ranges::all_of(model_.ops[op].reads, is_alone) && own_bytes(op) <= largest_;
+    const auto can_be_there = [&](std::uint32_t v) {
+      return plan_.versions_[model_.values[v].storage] && (is_last_version(v) || overwrites(op, v));
+    };
+    return plan_.is_simple(op) && std::ranges::all_of(model_.ops[op].reads, can_be_there) && own_bytes(op) <= largest_;
   }
 
   /// Whether it is made after the run, before another.
@@ -144,8 +160,8 @@ class SequenceMemory::Cut {
     Bytes idle;
     for (std::uint32_t s = 0; s < at_run_.size(); ++s) {
       const std::uint32_t l = at_run_[s];
-      if (l == no_number || !is_idle(l) || bytes_of(l) == Bytes{0} || model_.in_storage[s].size() != 1) continue;
-      const std::uint32_t v = model_.in_storage[s].front();
+      if (l == no_number || !is_idle(l) || bytes_of(l) == Bytes{0}) continue;
+      const std::uint32_t v = model_.in_storage[s].back();
       const std::optional<std::uint32_t> maker = model_.values[v].maker;
       if (!maker || !may_run_again(*maker)) continue;
       idle += bytes_of(l);
@@ -169,8 +185,10 @@ class SequenceMemory::Cut {
   void add_read(std::uint32_t o, std::uint32_t v, std::uint32_t until) {
     const std::uint32_t op = op_number_[o], storage = model_.values[v].storage;
     if (value_number_[v] != no_number) return reads(op, value_number_[v]);
-    if (at_run_[storage] != no_number || is_made_between(storage, until)) return;  // for nothing
-    const std::uint32_t value = number_of_value(v, can_stay(storage) ? model_.storages[storage] : never_kept);
+    const bool is_last = is_last_version(v);  // others are never there without what overwrites them
+    if (is_last && (at_run_[storage] != no_number || is_made_between(storage, until))) return;  // for nothing
+    const bool stays = is_last && can_stay(storage);
+    const std::uint32_t value = number_of_value(v, stays ? model_.storages[storage] : never_kept);
     reads(op, value);
     if (model_.values[v].maker) set_maker(value, number_of_op(*model_.values[v].maker, until));
   }
@@ -195,6 +213,7 @@ class SequenceMemory::Cut {
   }
 
   bool is_there(std::uint32_t v, std::uint32_t before) const {
+    if (!is_last_version(v)) return false;
     const std::uint32_t storage = model_.values[v].storage;
     if (made_[storage] || extended_[storage]) return true;
     if (at_run_[storage] != no_number && !evicted_[at_run_[storage]]) return true;

@@ -1,6 +1,7 @@
 #include "strategies/offloading/snapshot/sequence_memory.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -12,10 +13,23 @@ namespace {
 constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
 constexpr std::int64_t far_below = std::numeric_limits<std::int64_t>::min() / 4;  // of a run that is left out
 
+/// Of a storage: one value, or versions each of which overwrites the one before.
+bool are_versions(const OpModel& model, const std::vector<std::uint32_t>& values) {
+  for (std::size_t k = 0; k < values.size() && values.size() > 1; ++k) {
+    const std::optional<std::uint32_t> maker = model.values[values[k]].maker;
+    if (!maker || model.ops[*maker].ways.size() > 1 || model.ops[*maker].ways.front().makes.size() > 1) return false;
+    const std::vector<std::uint32_t>& reads = model.ops[*maker].reads;
+    if (k > 0 && std::ranges::find(reads, values[k - 1]) == reads.end()) return false;
+    if (model.ops[*maker].ways.front().clears.size() + 1 < values.size()) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
     : model_(model), of_storage_(model.storages.size()), of_op_(model.ops.size()), memory_({}) {
+  for (const std::vector<std::uint32_t>& values : model.in_storage) versions_.push_back(are_versions(model, values));
   std::vector<std::uint32_t> number;
   for (std::uint32_t o = 0; o < model.ops.size(); ++o) {
     number.resize(std::max<std::size_t>(number.size(), model.ops[o].id.index + 1), nowhere);
@@ -72,22 +86,54 @@ SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
   memory_ = RangeMaximum(memory);
 }
 
-/// Each of its results has a storage of its own, and it may run again.
+/// It may run again, and its results are all that is ever in their storages, or versions of it.
 bool SequenceMemory::is_simple(std::uint32_t op) const {
   if (model_.ops[op].once) return false;
   return std::ranges::all_of(model_.ops[op].ways.front().makes,
-                             [&](std::uint32_t v) { return model_.in_storage[model_.values[v].storage].size() == 1; });
+                             [&](std::uint32_t v) { return versions_[model_.values[v].storage]; });
+}
+
+bool SequenceMemory::makes_version(std::uint32_t run, std::uint32_t storage) const {
+  const std::vector<std::uint32_t>& makes = model_.ops[runs_[run].op].ways[runs_[run].way].makes;
+  return std::ranges::any_of(makes, [&](std::uint32_t v) { return model_.values[v].storage == storage; });
+}
+
+/// Its last version is made, and nobody reads one before.
+bool SequenceMemory::is_whole(std::uint32_t life) const {
+  const Life& of = lives_[life];
+  const std::size_t more = model_.in_storage[of.storage].size() - 1;
+  return of.uses.size() >= more && std::all_of(of.uses.begin(), of.uses.begin() + static_cast<std::ptrdiff_t>(more),
+                                               [&](std::uint32_t use) { return makes_version(use, of.storage); });
+}
+
+/// That run and those that overwrite what it made.
+std::vector<std::uint32_t> SequenceMemory::makers_of(std::uint32_t run) const {
+  std::vector<std::uint32_t> makers{run};
+  for (const std::uint32_t l : runs_[run].lives) {
+    if (lives_[l].begin != run) continue;
+    std::ranges::copy_if(lives_[l].uses, std::back_inserter(makers),
+                         [&](std::uint32_t use) { return makes_version(use, lives_[l].storage); });
+  }
+  return makers;
 }
 
 void SequenceMemory::leave_out(Bytes budget) {
-  std::vector<std::uint32_t> repeated;
+  std::vector<std::pair<double, std::uint32_t>> repeated;  // seconds, with runs that overwrite; run
   for (std::uint32_t o = 0; o < of_op_.size(); ++o) {
     if (!is_simple(o)) continue;
-    for (std::size_t k = 1; k < of_op_[o].size(); ++k) repeated.push_back(of_op_[o][k]);
+    for (std::size_t k = 1; k < of_op_[o].size(); ++k) {
+      const std::uint32_t run = of_op_[o][k];
+      const auto overwrites = [&](std::uint32_t l) {
+        return lives_[l].begin != run && makes_version(run, lives_[l].storage);
+      };
+      if (std::ranges::any_of(runs_[run].lives, overwrites)) continue;  // with the run that begins the life
+      double seconds = 0;
+      for (const std::uint32_t maker : makers_of(run)) seconds += seconds_of(runs_[maker]);
+      repeated.emplace_back(seconds, run);
+    }
   }
-  std::ranges::stable_sort(
-      repeated, [&](std::uint32_t a, std::uint32_t b) { return seconds_of(runs_[a]) > seconds_of(runs_[b]); });
-  for (const std::uint32_t run : repeated) {
+  std::ranges::stable_sort(repeated, std::ranges::greater{}, &std::pair<double, std::uint32_t>::first);
+  for (const auto& [seconds, run] : repeated) {
     if (!runs_[run].left_out) leave_out(run, budget);
   }
 }
@@ -161,27 +207,42 @@ bool SequenceMemory::leave_out(std::uint32_t run, Bytes budget) {
     if (r < run && !runs_[r].left_out) earlier = r;
   }
   EXPECTS(earlier != nowhere);
+  const auto has_parts = [&](std::uint32_t r) {
+    return std::ranges::any_of(runs_[r].lives, [&](std::uint32_t l) { return lives_[l].begin == r && !is_whole(l); });
+  };
+  if (has_parts(run) || has_parts(earlier)) return false;
   Trial trial;
   const std::size_t lives_before = lives_.size();
   std::vector<std::uint32_t> open{run};
   while (!open.empty()) {
     const std::uint32_t r = open.back();
     open.pop_back();
-    trial.left_out.push_back(r);
-    memory_.add(r, r + 1, far_below);
-    for (const std::uint32_t l : runs_[r].lives) {
-      if (lives_[l].begin == r) {
-        live_on(trial, l, earlier);
-        continue;
+    const std::vector<std::uint32_t> makers = makers_of(r);
+    for (const std::uint32_t maker : makers) {
+      trial.left_out.push_back(maker);
+      memory_.add(maker, maker + 1, far_below);
+    }
+    for (const std::uint32_t maker : makers) {
+      for (const std::uint32_t l : runs_[maker].lives) {
+        if (lives_[l].begin == r) continue;
+        change(trial, l, [&](Life& life) { std::erase(life.uses, maker); });
+        // Nobody reads any more what a repeated run has made.
+        const std::uint32_t of = lives_[l].begin;
+        if (of_op_[runs_[of].op].front() == of || !is_simple(runs_[of].op)) continue;
+        const bool is_idle = std::ranges::all_of(runs_[of].lives, [&](std::uint32_t made) {
+          return lives_[made].begin != of || lives_[made].uses.size() + 1 == makers_of(of).size();
+        });
+        if (is_idle && std::ranges::find(open, of) == open.end()) open.push_back(of);
       }
-      change(trial, l, [&](Life& life) { std::erase(life.uses, r); });
-      // Nobody reads any more what a repeated run has made.
-      const std::uint32_t maker = lives_[l].begin;
-      if (of_op_[runs_[maker].op].front() == maker || !is_simple(runs_[maker].op)) continue;
-      const bool is_idle = std::ranges::all_of(runs_[maker].lives, [&](std::uint32_t made) {
-        return lives_[made].begin != maker || lives_[made].uses.empty();
-      });
-      if (is_idle && std::ranges::find(open, maker) == open.end()) open.push_back(maker);
+    }
+    for (const std::uint32_t l : runs_[r].lives) {
+      if (lives_[l].begin != r) continue;
+      if (makers.size() > 1) {
+        change(trial, l, [&](Life& life) {
+          std::erase_if(life.uses, [&](std::uint32_t use) { return makes_version(use, life.storage); });
+        });
+      }
+      live_on(trial, l, earlier);
     }
   }
   if (peak() <= budget) {

@@ -54,6 +54,9 @@ class SequenceMemory {
   class Cut;
 
   bool is_simple(std::uint32_t op) const;
+  bool makes_version(std::uint32_t run, std::uint32_t storage) const;
+  bool is_whole(std::uint32_t life) const;
+  std::vector<std::uint32_t> makers_of(std::uint32_t run) const;
   double seconds_of(const Run&) const;
   void count(const Life&, std::int64_t sign);
   template <class How>
@@ -68,6 +71,7 @@ class SequenceMemory {
   std::vector<Life> lives_;
   std::vector<std::vector<std::uint32_t>> of_storage_;  // lives, in order
   std::vector<std::vector<std::uint32_t>> of_op_;       // runs, in order
+  std::vector<bool> versions_;                          // by storage: one value, or each overwrites the one before
   std::vector<std::int64_t> at_first_;                  // memory by run, before any is left out
   RangeMaximum memory_;                                 // the same now
 };

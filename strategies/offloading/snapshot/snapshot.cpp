@@ -260,6 +260,7 @@ class Snapshot {
   Snapshot(const PartTask& task, const SnapshotOptions& options)
       : task_(task), options_(options), ops_(snapshot_instants(task)) {
     ops_.resize(std::min(ops_.size(), options.instants));
+    if (instant(0).plans.is_middling()) find_segments();
     if (!instant(0).copies && task.part().ops.size() <= FewValues::most_ops) {
       std::vector<SnapshotPlans*> plans;
       for (std::size_t k = 0; k < ops_.size(); ++k) plans.push_back(&instant(k).plans);
@@ -318,6 +319,18 @@ class Snapshot {
     return best;
   }
 
+  /// At the instant that proves the most of half the memory.
+  void find_segments() {
+    const Bytes half{instant(0).plans.plain_peak().count / 2};
+    std::size_t best = 0;
+    for (std::size_t k = 1; k < ops_.size(); ++k) {
+      if (instant(k).plans.bound(half) > instant(best).plans.bound(half)) best = k;
+    }
+    for (std::size_t k = 0; k < ops_.size(); ++k) {
+      if (k != best) instant(k).plans.leave_segments();
+    }
+  }
+
   /// The fastest of the instants; infinite where none fits.
   Seconds without_copies(Bytes budget) {
     Seconds fastest{std::numeric_limits<double>::infinity()};
@@ -350,9 +363,16 @@ class Snapshot {
     return least;
   }
 
-  /// Made when it is first asked for.
+  /// Made when it is first asked for; of graphs that are not large all at once, since they heed each other's bounds.
   AtInstant& instant(std::size_t k) {
-    while (instants_.size() <= k) instants_.emplace_back(task_, options_, ops_[instants_.size()]);
+    while (instants_.size() <= k) {
+      instants_.emplace_back(task_, options_, ops_[instants_.size()]);
+      instants_.back().plans.heed([this](Bytes budget) {
+        Seconds most;
+        for (const AtInstant& each : instants_) most = std::max(most, each.plans.bound(budget));
+        return most;
+      });
+    }
     return instants_[k];
   }
 

@@ -17,6 +17,9 @@ namespace plimsoll {
 
 namespace {
 
+/// What repairs of models of some thousand ops come to, of plain training's time: those above are in vain.
+constexpr double most_before_shortening = 1.6;
+
 /// 1, 2.5 or 5 times a power of ten, at least that.
 std::int64_t round_step(std::int64_t least) {
   std::int64_t step = 1;
@@ -179,7 +182,33 @@ SequencedTape SnapshotPlans::shortened(SequenceMemory& fits, Bytes budget) const
   return plan;
 }
 
-std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) const {
+/// Of sums that are too low the next are asked for as much less.
+std::optional<SequencedTape> SnapshotPlans::in_segments(Bytes budget) {
+  constexpr int most_rounds = 4;
+  if (!segments_) segments_.emplace(model_, instant_, front_.bends());
+  std::optional<SequencedTape> best;
+  for (const bool from_kept : {true, false}) {
+    Bytes asked = budget;
+    for (int round = 0; round < most_rounds; ++round) {
+      const std::optional<Again> again = segments_->within(asked, from_kept);
+      if (!again) break;
+      const std::optional<OpSequence> sequence = sequence_of(*again);
+      if (!sequence) break;
+      SequenceMemory memory(model_, *sequence);
+      if (best && memory.seconds() > 1.03 * best->makespan) break;
+      if (memory.peak() <= budget) {
+        keep_faster(best, std::optional(shortened(memory, budget)));
+        break;
+      }
+      asked -= memory.peak() - budget;
+      const Seconds most = 1.1 * (best ? best->makespan : memory.seconds());
+      keep_faster(best, fitting(*sequence, budget, most));
+    }
+  }
+  return best;
+}
+
+std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) {
   struct Start {
     std::size_t group;
     double part;  // of the room at the instant
@@ -187,6 +216,7 @@ std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) const {
   constexpr std::array<Start, 12> starts{
       {{0, 1}, {2, 1}, {3, 1}, {4, 1}, {6, 1}, {8, 1}, {12, 1}, {16, 1}, {0, 0.96}, {0, 0.9}, {0, 0.8}, {0, 0.6}}};
   std::optional<SequencedTape> best;
+  if (budget < fits_from_ && is_middling() && has_segments_) best = in_segments(budget);
   std::vector<Again> tried;
   int worse = 0;
   for (const auto& [group, part] : starts) {
@@ -199,8 +229,12 @@ std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) const {
     if (!made) continue;
     SequenceMemory memory(model_, *made);
     const bool fits = memory.peak() <= budget;
-    const Seconds most = best ? 1.03 * best->makespan : Seconds{std::numeric_limits<double>::infinity()};
+    const bool limited = is_middling() && !is_small();
+    Seconds most =
+        limited ? most_before_shortening * plain_.makespan : Seconds{std::numeric_limits<double>::infinity()};
+    if (best) most = 1.03 * best->makespan;
     std::optional<SequencedTape> plan = fits ? std::optional(shortened(memory, budget)) : fitting(*made, budget, most);
+    if (!plan && limited) break;  // as what follows will, too
     if (!plan) continue;
     const bool is_better = !best || plan->makespan < best->makespan;
     worse = is_better ? 0 : worse + 1;
@@ -253,13 +287,18 @@ Bytes SnapshotPlans::least(Bytes most) {
   return least;
 }
 
+/// No plan within the budget is faster.
+bool SnapshotPlans::is_enough(Seconds found, Bytes budget) const {
+  return front_.bound(budget) >= found || (others_ && others_(budget) >= found);
+}
+
 const SequencedTape* SnapshotPlans::best(std::optional<Bytes> budget) {
   if (!budget || *budget >= plain_.peak) return &plain_;
   if (*budget < floor_) return nullptr;
   const SequencedTape* best = nullptr;
   const auto end = std::ranges::upper_bound(levels_, *budget) - levels_.begin();
   for (auto level = static_cast<std::size_t>(end); level-- > 0;) {
-    if (best != nullptr && front_.bound(levels_[level]) >= best->makespan) break;
+    if (best != nullptr && is_enough(best->makespan, levels_[level])) break;
     const SequencedTape* plan = at_level(level);
     if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
   }
@@ -313,8 +352,9 @@ std::vector<Bytes> SnapshotPlans::budgets() {
 
 /// Close to each other where every trade of the front is a plan as it is; few below, where plans are repaired.
 void SnapshotPlans::find_levels() {
-  const auto fine = static_cast<std::uint32_t>(192 * effort_),
-             coarse = static_cast<std::uint32_t>((is_small() ? 30 : 20) * effort_);
+  const auto fine = static_cast<std::uint32_t>(192 * effort_);
+  std::vector<std::int64_t> coarse{(is_small() ? 30 : 20) * effort_};
+  if (is_middling() && !is_small()) coarse.push_back(60 * effort_);
   const std::vector<SnapshotBend>& bends = front_.bends();
   const auto level_of = [&](const SnapshotBend& bend) { return beside_ + bend.kept; };
   const auto is_plan = [&](const SnapshotBend& bend) {
@@ -329,9 +369,11 @@ void SnapshotPlans::find_levels() {
     levels_.insert(levels_.end(), between.begin(), between.end());
   };
   fits_from_ = lowest == bends.end() ? plain_.peak : level_of(*lowest);
-  const std::int64_t step = round_step((fits_from_ - level_of(bends.front())).count / coarse + 1);
-  for (std::int64_t k = level_of(bends.front()).count / step; Bytes{k * step} < fits_from_; ++k) {
-    levels_.push_back(std::max(Bytes{k * step}, level_of(bends.front())));
+  for (const std::int64_t some : coarse) {
+    const std::int64_t step = round_step((fits_from_ - level_of(bends.front())).count / some + 1);
+    for (std::int64_t k = level_of(bends.front()).count / step; Bytes{k * step} < fits_from_; ++k) {
+      levels_.push_back(std::max(Bytes{k * step}, level_of(bends.front())));
+    }
   }
   for (auto bend = lowest; bend != bends.end() && std::next(bend) != bends.end(); ++bend) {
     add(level_of(*bend), level_of(*std::next(bend)), fine);

@@ -2,13 +2,16 @@
 // Plans of recomputation that an instant's cuts lead to: what runs again, as a sequence that fits a budget.
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "strategies/models/op_model.h"
 #include "strategies/models/op_sequence.h"
+#include "strategies/offloading/snapshot/segment_plans.h"
 #include "strategies/offloading/snapshot/sequence_memory.h"
 #include "strategies/offloading/snapshot/snapshot_cuts.h"
 
@@ -24,6 +27,8 @@ class SnapshotPlans {
   SnapshotPlans(const PartTask&, std::uint32_t instant, std::int64_t effort);
 
   const OpModel& model() const { return model_; }
+  /// It plans in segments, too.
+  bool is_middling() const { return model_.ops.size() <= 3000; }
 
   /// What runs again where the instant may keep so many bytes: that of the nearest best trade that keeps no more, less
   /// what else there is room for. With groups of so many pieces, 0 being none, pieces that are not kept lie apart.
@@ -51,6 +56,10 @@ class SnapshotPlans {
   std::optional<OpId> stuck() const;
   /// What no schedule without copies can beat.
   Seconds bound(Bytes budget) const { return front_.bound(budget); }
+  /// Plans in segments are those of another instant.
+  void leave_segments() { has_segments_ = false; }
+  /// What others prove: no schedule without copies is faster. Plans are then not looked for where none is needed.
+  void heed(std::function<Seconds(Bytes)> bound) { others_ = std::move(bound); }
   std::uint32_t instant() const { return instant_; }
 
   const std::vector<SnapshotBend>& bends() const { return front_.bends(); }
@@ -67,7 +76,8 @@ class SnapshotPlans {
 
  private:
   /// The fastest found within so much memory.
-  std::optional<SequencedTape> within(Bytes budget) const;
+  std::optional<SequencedTape> within(Bytes budget);
+  std::optional<SequencedTape> in_segments(Bytes budget);
   const SequencedTape* at_level(std::size_t level);
   SequencedTape plan_of(const OpSequence&) const;
   std::optional<SequenceMemory> repaired(OpSequence, Bytes budget, double share, Seconds most) const;
@@ -80,6 +90,7 @@ class SnapshotPlans {
   void keep_worthiest(KeptBytes&, Bytes kept, std::size_t bend, std::size_t trades) const;
   bool is_small() const { return model_.ops.size() <= 1000; }  // it takes more tries
   void find_levels();
+  bool is_enough(Seconds found, Bytes budget) const;
 
   const PartTask& task_;
   std::int64_t effort_;
@@ -91,6 +102,9 @@ class SnapshotPlans {
   std::vector<Bytes> levels_;                                    // of memory, ascending
   std::map<std::size_t, std::optional<SequencedTape>> planned_;  // by level
   SequencedTape plain_;
+  bool has_segments_ = true;
+  std::optional<SegmentPlans> segments_;  // made when they are first asked for
+  std::function<Seconds(Bytes)> others_;
 };
 
 }  // namespace plimsoll

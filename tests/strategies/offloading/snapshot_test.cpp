@@ -17,6 +17,7 @@
 #include "strategies/offloading/snapshot/snapshot_plans.h"
 #include "strategies/offloading/snapshot/trade_pieces.h"
 #include "strategies/offloading/snapshot/whole_plans.h"
+#include "strategies/rematerialization/programs/checkmate_solver.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -324,7 +325,12 @@ TEST_CASE("where even inputs of layers do not fit snapshot runs ops more than tw
     ++found;
     CAPTURE(bytes);
     CHECK(made->peak <= Bytes{bytes});
-    CHECK(made->makespan.value * (1 + 1e-9) >= std::get<Plan>(plan(problem, rotor, Bytes{bytes})).makespan.value);
+    // Rotor keeps what it keeps of a stage until its backward: it may be a little slower.
+    const double of_rotor = std::get<Plan>(plan(problem, rotor, Bytes{bytes})).makespan.value;
+    CHECK(made->makespan.value >= 0.98 * of_rotor);
+    if (bytes >= 180) CHECK(made->makespan.value <= 1.01 * of_rotor);
+    CHECK(made->peak == planned_ops(task, made->sequence).peak);
+    CHECK(is_runnable(plans.model(), made->sequence));
     most = std::max(most, most_runs(made->sequence));
   }
   CHECK(found >= 8);
