@@ -17,8 +17,9 @@ constexpr std::string_view axis_key = "axis", overlap_key = "overlaps";
 std::optional<OpCollective> collective_of(const Op& op) {
   if (op.attributes.empty()) return std::nullopt;
   const std::optional<CollectiveKind> kind = from_name<CollectiveKind>(op.kind);
+  if (!kind) return std::nullopt;
   const std::optional<std::string_view> axis = attribute_of(op, axis_key);
-  if (!kind || !axis) return std::nullopt;
+  if (!axis) return std::nullopt;
   return OpCollective{*kind, *axis, attribute_of(op, overlap_key) == "yes"};
 }
 

@@ -225,7 +225,7 @@ class Sharing {
         const std::string name = whole.name;
         t = new_tensor(std::move(whole), op.name + ": " + name, TensorKind::gradient);
         Op sum = collective_op("reduce_scatter over " + axis_.name + " of " + graph_[t].name,
-                               {CollectiveKind::reduce_scatter, axis_.name, true}, op.phase);
+                               {CollectiveKind::reduce_scatter, axis_.name, how_.overlaps}, op.phase);
         sum.stage = op.stage;
         sum.inputs = {t};
         sum.outputs = {share};
@@ -306,13 +306,13 @@ class Sharing {
       const std::string of = (is_backward(first.phase) ? "the backward of stage " : "stage ") +
                              std::to_string(first.stage) + " (" + std::to_string(u) + ")";
       Op gather = collective_op("all_gather over " + axis_.name + " of parameters for " + of,
-                                {CollectiveKind::all_gather, axis_.name, true}, first.phase);
+                                {CollectiveKind::all_gather, axis_.name, how_.overlaps}, first.phase);
       gather.stage = first.stage;
       Op near;  // of what stayed over fewer ranks
       if (how_.kept_over) {
         const std::string& over = how_.kept_over->name;
         near = collective_op("all_gather over " + over + " of parameters for " + of,
-                             {CollectiveKind::all_gather, over, true}, first.phase);
+                             {CollectiveKind::all_gather, over, how_.overlaps}, first.phase);
         near.stage = first.stage;
       }
       std::size_t shares_end = 0;  // behind the unit that keeps the last of them
@@ -345,7 +345,7 @@ class Sharing {
           if (found != gathered.end()) t = found->second;
         }
       }
-      const std::size_t ahead = u - std::min<std::size_t>(u, how_.prefetch);
+      const std::size_t ahead = how_.overlaps ? u - std::min<std::size_t>(u, how_.prefetch) : u;
       if (!gather.inputs.empty()) before[ahead].push_back(std::move(gather));
       if (!near.inputs.empty()) before[std::max(ahead, shares_end)].push_back(std::move(near));
     }

@@ -201,6 +201,17 @@ void add_exchanges(Chain& chain, std::span<const StageExchanges> exchanges, bool
   }
 }
 
+void add_exposed_exchanges(Chain& chain, std::span<const StageExchanges> exchanges) {
+  EXPECTS(exchanges.size() == chain.stages.size());
+  for (std::size_t i = 0; i < exchanges.size(); ++i) {
+    const StageExchanges& own = exchanges[i];
+    Stage& stage = chain.stages[i];
+    wait_before_forward(stage, own.forward_gather, own.forward_gather);
+    stage.backward += own.backward_gather + own.sum;
+    stage.backward_weight += own.sum;
+  }
+}
+
 std::vector<ExchangeShare> exchanges_within(const Op& op) {
   std::vector<ExchangeShare> found;
   std::string_view text = attribute_of(op, exchanges_key).value_or("");

@@ -47,6 +47,9 @@ void add_backward_workspace(Stage&, Bytes more);
 /// `gathers_ahead`: else every stage waits for all that it gathers.
 void add_exchanges(Chain&, std::span<const StageExchanges>, bool gathers_ahead);
 
+/// Likewise where nothing is exchanged while a device computes: each stage waits for all that it exchanges itself.
+void add_exposed_exchanges(Chain&, std::span<const StageExchanges>);
+
 /// What an op of a stage exchanges along one axis of the mesh.
 struct ExchangeShare {
   std::string axis;

@@ -169,8 +169,10 @@ bool is_convolution(KernelKind kind) {
 }
 
 std::optional<FlopsPerSecond> peak_of(const Device& device, std::string_view dtype) {
-  const auto found = device.peak.find(std::string(dtype));
-  return found == device.peak.end() ? std::nullopt : std::optional(found->second);
+  for (const auto& [name, rate] : device.peak) {
+    if (name == dtype) return rate;
+  }
+  return std::nullopt;
 }
 
 /// Of a dtype, or of another with as many bits on the same units.
@@ -186,20 +188,31 @@ double flops_of(const GpuKernel& kernel) {
   return 2 * kernel.batch * kernel.m * kernel.n * kernel.k;
 }
 
+std::optional<Seconds> roofline_at(const std::optional<FlopsPerSecond>& peak, const Device& device,
+                                   const GpuKernel& kernel) {
+  const std::optional<std::int64_t> each = bytes_of_dtype(kernel.dtype);
+  if (!peak || !each || !device.memory_bandwidth) return std::nullopt;
+  const double numbers = kernel.batch * (kernel.m * kernel.k + kernel.k * kernel.n + kernel.m * kernel.n);
+  const Seconds moving{static_cast<double>(*each) * numbers / device.memory_bandwidth->value};
+  return std::max(Flops{flops_of(kernel)} / *peak, moving);
+}
+
 /// Of a product, or of all products of a batch; `reference` is what shares are of.
-KernelTime by_grid(const SizeGrid& grid, Seconds reference, const Device& device, const GpuKernel& kernel) {
+KernelTime by_grid(const SizeGrid& grid, Seconds reference, FlopsPerSecond peak, const GpuKernel& kernel) {
   const std::array sizes{kernel.m, kernel.n, kernel.k};
   const Seconds time{reference.value / std::exp(grid.at(sizes))};
-  const Seconds least = Flops{flops_of(kernel)} / *peak_of(device, kernel.dtype);
+  const Seconds least = Flops{flops_of(kernel)} / peak;
   return {std::max(time, least), grid.is_outside(sizes) ? TimedBy::border : TimedBy::table};
 }
 
 std::optional<KernelTime> product_time(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel) {
-  const std::optional<Seconds> roofline = product_roofline(device, kernel);
+  const std::optional<FlopsPerSecond> peak = peak_of(device, kernel.dtype);
+  const std::optional<Seconds> roofline = roofline_at(peak, device, kernel);
   if (!roofline) return std::nullopt;
-  const auto unaligned = table_of(efficiency.unaligned_product, kernel.dtype);
-  if (!kernel.is_aligned && unaligned != efficiency.unaligned_product.end()) {
-    const Seconds computing = Flops{flops_of(kernel) / unaligned->second} / *peak_of(device, kernel.dtype);
+  const auto unaligned =
+      kernel.is_aligned ? efficiency.unaligned_product.end() : table_of(efficiency.unaligned_product, kernel.dtype);
+  if (unaligned != efficiency.unaligned_product.end()) {
+    const Seconds computing = Flops{flops_of(kernel) / unaligned->second} / *peak;
     return KernelTime{std::max(*roofline, computing) + efficiency.kernel_floor, TimedBy::share};
   }
   const auto table = table_of(efficiency.product, kernel.dtype);
@@ -208,7 +221,7 @@ std::optional<KernelTime> product_time(const Efficiency& efficiency, const Devic
     if (share == efficiency.product_without_table.end()) return std::nullopt;
     return KernelTime{Seconds{(*roofline + efficiency.kernel_floor).value / share->second}, TimedBy::share};
   }
-  return by_grid(table->second, *roofline + efficiency.kernel_floor, device, kernel);
+  return by_grid(table->second, *roofline + efficiency.kernel_floor, *peak, kernel);
 }
 
 std::optional<KernelTime> batched_product_time(const Efficiency& efficiency, const Device& device,
@@ -216,9 +229,9 @@ std::optional<KernelTime> batched_product_time(const Efficiency& efficiency, con
   const std::optional<FlopsPerSecond> peak = peak_of(device, kernel.dtype);
   if (!peak) return std::nullopt;
   const auto table = table_of(efficiency.batched_product_by_size, kernel.dtype);
-  const std::optional<Seconds> roofline = product_roofline(device, kernel);
+  const std::optional<Seconds> roofline = roofline_at(peak, device, kernel);
   if (table != efficiency.batched_product_by_size.end() && roofline) {
-    return by_grid(table->second, *roofline + efficiency.kernel_floor, device, kernel);
+    return by_grid(table->second, *roofline + efficiency.kernel_floor, *peak, kernel);
   }
   const Seconds computing{(work.flops / *peak).value / efficiency.batched_product};
   const Seconds moving{(work.bytes / *device.memory_bandwidth).value * work.traffic / efficiency.elementwise};
@@ -350,12 +363,7 @@ std::string_view sort_name(const Efficiency& efficiency, const GpuKernel& kernel
 }
 
 std::optional<Seconds> product_roofline(const Device& device, const GpuKernel& kernel) {
-  const std::optional<FlopsPerSecond> peak = peak_of(device, kernel.dtype);
-  const std::optional<std::int64_t> each = bytes_of_dtype(kernel.dtype);
-  if (!peak || !each || !device.memory_bandwidth) return std::nullopt;
-  const double numbers = kernel.batch * (kernel.m * kernel.k + kernel.k * kernel.n + kernel.m * kernel.n);
-  const Seconds moving{static_cast<double>(*each) * numbers / device.memory_bandwidth->value};
-  return std::max(Flops{flops_of(kernel)} / *peak, moving);
+  return roofline_at(peak_of(device, kernel.dtype), device, kernel);
 }
 
 std::optional<KernelTime> kernel_time(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel,

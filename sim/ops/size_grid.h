@@ -36,6 +36,15 @@ class SizeGrid {
   std::size_t points() const { return values_.size(); }
 
  private:
+  /// Along one axis: the two points round a size, and how far it lies from the first to the second.
+  struct Between {
+    std::size_t low = 0, high = 0;
+    double part = 0;
+  };
+  Between between(std::size_t axis, double size) const;
+  template <std::size_t axes>
+  double at_axes(std::span<const double> sizes) const;
+
   std::vector<std::vector<double>> sizes_, logarithms_;
   std::vector<double> values_;
 };

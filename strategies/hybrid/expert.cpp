@@ -29,6 +29,8 @@ constexpr auto expert_options = options_of<ExpertOptions>(
 
 std::variant<Problem, std::string> expert_ranks(const Problem& problem, const ExpertOptions& options) {
   if (problem.chain) return no_operators(*problem.chain);
+  const std::variant<bool, std::string> beside = overlaps(options, Sharded::nothing);
+  if (const std::string* why = std::get_if<std::string>(&beside)) return *why;
   const Axis axis{"expert", replicas(options, devices_left(problem)), true, options.collectives};
   if (problem.mesh && std::ranges::any_of(problem.mesh->axes, &Axis::shares_micro_batches)) {
     return "it stands before what trains replicas: all that they sum is known then";
@@ -47,7 +49,7 @@ std::variant<Problem, std::string> expert_ranks(const Problem& problem, const Ex
   std::variant<Graph, std::string> graph = trained_together(std::move(experts.graph), axis,
                                                             {.sharded = Sharded::nothing,
                                                              .bucket = options.buckets.value_or(Bytes{}),
-                                                             .overlaps = options.overlap,
+                                                             .overlaps = std::get<bool>(beside),
                                                              .unlike = std::move(experts.gradients)});
   if (std::string* why = std::get_if<std::string>(&graph)) return std::move(*why);
   of_rank.graph = std::get<Graph>(std::move(graph));

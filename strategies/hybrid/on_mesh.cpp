@@ -55,7 +55,11 @@ class SharedStages {
     std::vector<StageExchanges> exchanges;
     for (Stage& stage : chain.stages) exchanges.push_back(share(stage));
     const Chain without_waits = chain;
-    add_exchanges(chain, exchanges, how_.prefetch > 0);
+    if (how_.overlaps) {
+      add_exchanges(chain, exchanges, how_.prefetch > 0);
+    } else {
+      add_exposed_exchanges(chain, exchanges);
+    }
     if (sharded_ == Sharded::parameters) {
       for (Parameter& parameter : chain.parameters) {
         if (parameter.trained) parameter.bytes = rank_share(parameter.bytes, ranks());
@@ -77,9 +81,9 @@ class SharedStages {
     const std::string& back = how_.kept_over ? how_.kept_over->name : axis_.name;
     for (const StageExchanges& each : exchanges) {
       PassExchanges& pass = made.emplace_back();
-      PassExchanges::add(pass.forward, axis_.name, each.forward_gather, true);
-      PassExchanges::add(pass.backward, back, each.backward_gather, true);
-      PassExchanges::add(pass.backward, axis_.name, each.sum, true);
+      PassExchanges::add(pass.forward, axis_.name, each.forward_gather, how_.overlaps);
+      PassExchanges::add(pass.backward, back, each.backward_gather, how_.overlaps);
+      PassExchanges::add(pass.backward, axis_.name, each.sum, how_.overlaps);
     }
     return made;
   }
@@ -224,6 +228,27 @@ std::variant<Problem, std::string> on_mesh(Problem problem, SplitPlan plan) {
   problem.graph = std::get<Graph>(std::move(made));
   problem.mesh = std::move(plan.mesh);
   return problem;
+}
+
+std::variant<bool, std::string> overlaps(const DataOptions& options, Sharded sharded) {
+  const bool shares_gradients = is_summed_by_stages(sharded);
+  switch (options.overlap) {
+    case ExchangeOverlap::yes:
+      return true;
+    case ExchangeOverlap::no:
+    case ExchangeOverlap::none:
+      return false;
+    case ExchangeOverlap::ddp:
+      if (sharded == Sharded::nothing) return true;
+      return "overlap=ddp: PyTorch's DistributedDataParallel shares nothing out, as data_parallel does";
+    case ExchangeOverlap::megatron:
+      if (!shares_gradients) return false;
+      return "overlap=megatron: Megatron's distributed optimizer shares states out, as zero1 does, and no more";
+    case ExchangeOverlap::fsdp2:
+      if (shares_gradients) return true;
+      return "overlap=fsdp2: FSDP2 shares gradients out, as zero2 and zero3 do";
+  }
+  return true;
 }
 
 std::uint32_t devices_left(const Problem& problem) {

@@ -54,11 +54,14 @@ inline constexpr Bytes usual_bucket{25'000'000};
 /// Whether gradients lie in their buckets instead of being copied into them; automatic: as frameworks do.
 enum class BucketView : std::uint8_t { automatic, yes, no };
 
+/// What runs beside the computation: yes or no, or as a framework has it.
+enum class ExchangeOverlap : std::uint8_t { no, yes, none, ddp, fsdp2, megatron };
+
 /// Options of replicas with micro-batches of their own: each strategy has the rows of those that it heeds in its table.
 struct DataOptions : MeshOptions {
   std::optional<std::uint32_t> ranks;           ///< unset: as many as there are devices for
   std::optional<Bytes> buckets = usual_bucket;  ///< unset: each gradient alone
-  bool overlap = true;                          ///< gradients are summed while the backward runs
+  ExchangeOverlap overlap = ExchangeOverlap::yes;
   BucketView bucket_view = BucketView::automatic;
 };
 
@@ -78,13 +81,17 @@ inline constexpr auto gradient_buckets_option = option_of<&DataOptions::buckets>
         "many bytes; off: each alone",
 });
 
-/// Megatron's `--overlap-grad-reduce` and DistributedDataParallel's hooks are yes; Megatron without it is no.
+/// Megatron with `--overlap-grad-reduce` is yes.
 inline constexpr auto gradient_overlap_option = option_of<&DataOptions::overlap>({
     .name = "overlap",
-    .words = "no yes",
-    .values = "yes or no",
-    .help = "no: gradients are summed after the whole backward, while the device computes nothing",
+    .words = "no yes none ddp fsdp2 megatron",
+    .help = "no, none: replicas exchange while nothing computes, gradients after the whole backward; ddp: gradients "
+            "during the backward; megatron: after it; fsdp2: parameters and gradients during the computation",
 });
+
+/// Whether what replicas that share out so much exchange runs beside the computation. Or in one sentence why a
+/// framework does not do that.
+std::variant<bool, std::string> overlaps(const DataOptions&, Sharded);
 
 inline std::uint32_t replicas(const DataOptions& options, std::uint32_t devices) {
   return options.ranks.value_or(devices);

@@ -23,28 +23,34 @@ constexpr auto data_parallel_options = options_of<DataOptions>(
     }),
     gradient_overlap_option, collectives_option);
 
+/// As asked, with what of it runs beside the computation.
+std::variant<Problem, std::string> replicas_of(const Problem& problem, const DataOptions& options, Together how) {
+  const std::variant<bool, std::string> beside = overlaps(options, how.sharded);
+  if (const std::string* why = std::get_if<std::string>(&beside)) return *why;
+  how.overlaps = std::get<bool>(beside);
+  return on_data_axis(problem, options, how);
+}
+
 std::variant<Problem, std::string> data_parallel_ranks(const Problem& problem, const DataOptions& options) {
   const Bytes bucket = options.buckets.value_or(Bytes{});
+  const bool is_ddp =
+      options.overlap == ExchangeOverlap::ddp || (options.overlap != ExchangeOverlap::megatron && !problem.mesh);
   const bool copies = bucket > Bytes{0} && (options.bucket_view == BucketView::no ||
-                                            (options.bucket_view == BucketView::automatic && !problem.mesh));
-  return on_data_axis(
-      problem, options,
-      {.sharded = Sharded::nothing, .bucket = bucket, .overlaps = options.overlap, .buckets_are_copies = copies});
+                                            (options.bucket_view == BucketView::automatic && is_ddp));
+  return replicas_of(problem, options, {.sharded = Sharded::nothing, .bucket = bucket, .buckets_are_copies = copies});
 }
 
 constexpr auto zero1_options =
     options_of<DataOptions>(replicas_option, gradient_buckets_option, gradient_overlap_option, collectives_option);
 
 std::variant<Problem, std::string> zero1_ranks(const Problem& problem, const DataOptions& options) {
-  return on_data_axis(
-      problem, options,
-      {.sharded = Sharded::states, .bucket = options.buckets.value_or(Bytes{}), .overlaps = options.overlap});
+  return replicas_of(problem, options, {.sharded = Sharded::states, .bucket = options.buckets.value_or(Bytes{})});
 }
 
-constexpr auto zero2_options = options_of<DataOptions>(replicas_option, collectives_option);
+constexpr auto zero2_options = options_of<DataOptions>(replicas_option, gradient_overlap_option, collectives_option);
 
 std::variant<Problem, std::string> zero2_ranks(const Problem& problem, const DataOptions& options) {
-  return on_data_axis(problem, options, {.sharded = Sharded::gradients});
+  return replicas_of(problem, options, {.sharded = Sharded::gradients});
 }
 
 struct Zero3Options : DataOptions {
@@ -73,12 +79,12 @@ constexpr auto zero3_options = options_of<Zero3Options>(replicas_option,
                                                                     "neighbours, which the backward gathers",
                                                             .allowed = is_resharding,
                                                         }),
-                                                        collectives_option);
+                                                        gradient_overlap_option, collectives_option);
 
 std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Zero3Options& options) {
   Together how{.sharded = Sharded::parameters, .prefetch = options.prefetch, .reshards = options.reshards != "no"};
   const Parsed<std::int64_t> over = parse_integer(options.reshards);
-  if (!over.fine()) return on_data_axis(problem, options, how);
+  if (!over.fine()) return replicas_of(problem, options, how);
   const auto ranks = replicas(options, devices_left(problem));
   if (ranks % over.value != 0) {
     return fmt::format("reshard_after_forward={}: must divide the {} ranks that share parameters out", over.value,
@@ -87,7 +93,7 @@ std::variant<Problem, std::string> zero3_ranks(const Problem& problem, const Zer
   if (over.value < ranks) {  // shares over all of them are what goes
     how.kept_over = Axis{"near", static_cast<std::uint32_t>(over.value), true, options.collectives};
   }
-  return on_data_axis(problem, options, how);
+  return replicas_of(problem, options, how);
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 
 #include "sim/ops/efficiency.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <memory>
 #include <numbers>
+#include <vector>
 
 #include "sim/core/platform.h"
 #include "sim/core/scaling.h"
@@ -288,4 +290,22 @@ TEST_CASE("a graph's ops take the times of tables where the device has them, oth
   graph.ops[0].duration = Seconds{1};
   CHECK(time(0) == 1);
   CHECK(!timed_by(graph, graph.ops[0], device));
+}
+
+// What lies around a place, with its weights, sums to what the grid says there: inside, at points, and beyond borders.
+TEST_CASE("a grid's value is the sum of the shares of its points", "[efficiency]") {
+  std::vector<double> values;
+  for (int v = 0; v < 2 * 3 * 4; ++v) values.push_back(std::sin(v));
+  const SizeGrid grid({{1, 10}, {2, 4, 64}, {1, 3, 9, 27}}, values);
+  for (const double m : {0.5, 1.0, 3.0, 10.0, 40.0}) {
+    for (const double n : {1.0, 2.0, 5.0, 64.0, 65.0}) {
+      for (const double k : {0.1, 1.0, 4.0, 9.0, 30.0}) {
+        const std::array sizes{m, n, k};
+        const GridShares around = grid.shares(sizes);
+        double sum = 0;
+        for (std::size_t c = 0; c < around.count; ++c) sum += around.weights[c] * values[around.points[c]];
+        CHECK(grid.at(sizes) == Approx(sum).margin(1e-14));
+      }
+    }
+  }
 }

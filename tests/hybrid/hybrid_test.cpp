@@ -470,6 +470,72 @@ TEST_CASE("replicas that are shared out keep ZeRO's shares and sum these", "[hyb
         "test:1:39: 'zero3' cannot follow 'zero3': both are hybrid strategies, and one part has one");
 }
 
+TEST_CASE("what a framework overlaps has its name, and means what its options mean", "[hybrid]") {
+  const std::string trace = graph_of({});
+  const auto asked = [&](const std::string& spec) {
+    return judged_plan(problem_on(trace, "h100_sxm_8", 8, spec), spec);
+  };
+  for (const auto& [named, spelled] : {std::pair{"data_parallel(overlap=ddp)", "data_parallel"},
+                                       {"data_parallel(overlap=megatron)", "data_parallel(overlap=no,bucket_view=yes)"},
+                                       {"data_parallel(overlap=none)", "data_parallel(overlap=no)"},
+                                       {"zero1(overlap=megatron)", "zero1(overlap=no)"},
+                                       {"zero2(overlap=fsdp2)", "zero2"},
+                                       {"zero3(overlap=fsdp2,prefetch=2)", "zero3(prefetch=2)"}}) {
+    CAPTURE(named);
+    const Plan one = asked(named), other = asked(spelled);
+    CHECK(one.makespan == other.makespan);
+    CHECK(one.peak == other.peak);
+  }
+  for (const auto& [spec, why] :
+       {std::pair{"zero1(overlap=ddp)",
+                  "zero1: overlap=ddp: PyTorch's DistributedDataParallel shares nothing out, as "
+                  "data_parallel does"},
+        {"zero3(overlap=megatron)",
+         "zero3: overlap=megatron: Megatron's distributed optimizer shares states out, as "
+         "zero1 does, and no more"},
+        {"data_parallel(overlap=fsdp2)",
+         "data_parallel: overlap=fsdp2: FSDP2 shares gradients out, as zero2 and zero3 "
+         "do"}}) {
+    CHECK(refusal(trace, "h100_sxm_8", 8, spec) == why);
+  }
+}
+
+// Every gather and every sum is waited for: a graph takes the time of all its ops, and a stage of a chain that of its
+// own exchanges on top.
+TEST_CASE("ZeRO without overlap waits for all that it exchanges", "[hybrid]") {
+  for (const char* spec :
+       {"zero2(overlap=none)", "zero3(overlap=none)", "zero3(overlap=none,reshard_after_forward=2)"}) {
+    CAPTURE(spec);
+    const Problem problem = problem_on(graph_of({}), "h100_sxm_8", 8, spec);
+    CHECK(std::ranges::none_of(problem.graph.ops, runs_beside));
+    Seconds all;
+    for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
+      all += duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep);
+    }
+    CHECK(judged_plan(problem, spec).makespan.value == Approx(all.value));
+  }
+  const std::string trace = "transformer:layers=3,width=64,heads=4,sequence=32,vocabulary=100";
+  const Problem before = problem_on(trace, "h100_sxm_8", 8, "store_all");
+  const Problem after = problem_on(trace, "h100_sxm_8", 8, "zero3(ranks=4,overlap=none)");
+  auto times_or_why = CollectiveTimes::on(before.platform, Mesh{{{"data", 4, true, CollectiveWay::ring}}});
+  CollectiveTimes& times = std::get<CollectiveTimes>(times_or_why);
+  constexpr std::uint32_t axis = 0;
+  for (std::size_t s = 0; s < before.chain->stages.size(); ++s) {
+    const Stage &plain = before.chain->stages[s], &shared = after.chain->stages[s];
+    Bytes parameters;
+    for (const std::uint32_t p : std::set<std::uint32_t>(plain.parameters.begin(), plain.parameters.end())) {
+      parameters += before.chain->parameters[p].bytes;
+    }
+    const auto seconds = [&](CollectiveKind kind, Bytes bytes) {
+      return bytes > Bytes{0} ? times.seconds(kind, bytes, std::span(&axis, 1)).value : 0;
+    };
+    const double gather = seconds(CollectiveKind::all_gather, parameters),
+                 sum = seconds(CollectiveKind::reduce_scatter, plain.parameter_gradient.value_or(parameters));
+    CHECK(shared.forward.value == Approx(plain.forward.value + gather).epsilon(1e-12));
+    CHECK(shared.backward.value == Approx(plain.backward.value + gather + sum).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("without overlap gradients are summed when the whole backward is over", "[hybrid]") {
   for (const char* name : {"data_parallel", "zero1"}) {
     const std::string spec = name, apart = spec + "(overlap=no)";
@@ -559,6 +625,8 @@ TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
                            "zero3(ranks=4,reshard_after_forward=no)|1f1b|rotor",
                            "zero3(ranks=4,reshard_after_forward=no)|zb_h1",
                            "zero3(reshard_after_forward=2)",
+                           "zero3(overlap=none)|rotor",
+                           "zero2(ranks=4,overlap=none)|1f1b",
                            "zero3(reshard_after_forward=4,prefetch=2)|greedy_recompute",
                            "megatron(tensor=2)|zero3(reshard_after_forward=2)",
                            "data_parallel(ranks=2)|zero3(ranks=4,reshard_after_forward=2)",
