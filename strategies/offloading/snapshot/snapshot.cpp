@@ -261,7 +261,7 @@ class Snapshot {
       : task_(task), options_(options), ops_(snapshot_instants(task)) {
     ops_.resize(std::min(ops_.size(), options.instants));
     if (instant(0).plans.is_middling()) find_segments();
-    if (!instant(0).copies && task.part().ops.size() <= FewValues::most_ops) {
+    if (task.part().ops.size() <= FewValues::most_ops) {
       std::vector<SnapshotPlans*> plans;
       for (std::size_t k = 0; k < ops_.size(); ++k) plans.push_back(&instant(k).plans);
       few_ = FewValues::make(task, std::move(plans), options.effort);
@@ -283,11 +283,12 @@ class Snapshot {
     if (best == nullptr) return Infeasible{why_none(*budget), least()};
     PlannedTape plan = *best;
     if (budget && !(task_.problem.micro_batches > 1 && instant(0).copies)) {
-      Seconds bound = few_ ? few_->bound(*budget) : Seconds{0};
+      const bool is_searched = few_ && !instant(0).copies;  // what is proven there is of plans without copies
+      Seconds bound = is_searched ? few_->bound(*budget) : Seconds{0};
       for (std::size_t k = 0; k < ops_.size(); ++k) {
         if (plan.makespan > (1 + model_tolerance) * bound) bound = std::max(bound, instant(k).bound(*budget));
       }
-      plan.gap = relative_gap(plan.makespan, bound, few_ ? 2 * model_tolerance : sum_tolerance);
+      plan.gap = relative_gap(plan.makespan, bound, is_searched ? 2 * model_tolerance : sum_tolerance);
     }
     return plan;
   }

@@ -229,12 +229,11 @@ std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) {
     if (!made) continue;
     SequenceMemory memory(model_, *made);
     const bool fits = memory.peak() <= budget;
-    const bool limited = is_middling() && !is_small();
-    Seconds most =
-        limited ? most_before_shortening * plain_.makespan : Seconds{std::numeric_limits<double>::infinity()};
+    Seconds most{std::numeric_limits<double>::infinity()};
+    if (is_middling() && !is_small()) most = most_before_shortening * plain_.makespan;
     if (best) most = 1.03 * best->makespan;
     std::optional<SequencedTape> plan = fits ? std::optional(shortened(memory, budget)) : fitting(*made, budget, most);
-    if (!plan && limited) break;  // as what follows will, too
+    if (!plan && is_middling() && !is_small()) break;  // as what follows will, too
     if (!plan) continue;
     const bool is_better = !best || plan->makespan < best->makespan;
     worse = is_better ? 0 : worse + 1;
