@@ -34,6 +34,7 @@ struct Decisions {
   std::vector<Padding> paddings;  ///< one after the other
   std::vector<Cut> cuts;          ///< ascending by op; all others are left whole
   MainGradients main_gradients = MainGradients::as_parameters;
+  std::string asynchronous;        ///< the axis along which products run in blocks (sim/mesh/asynchronous_products.h)
   std::vector<std::string> notes;  ///< on how they were found
 };
 

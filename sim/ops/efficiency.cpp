@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -72,11 +74,38 @@ Operands whole_operands_of(const Graph& graph, const std::vector<TensorId>& tens
   return found;
 }
 
-std::optional<GpuKernel> product(const Graph& graph, const Op& op, bool parts_together) {
-  if (op.inputs.empty() || op.outputs.empty() || !op.flops || op.flops->count <= 0) return std::nullopt;
+/// What a product multiplies and makes.
+struct Factors {
+  double x = 0, w = 0, y = 0;
+};
+
+/// Of a product that is one of several blocks: its parts of the first input or of all outputs
+/// (sim/mesh/asynchronous_products.h), without what it writes into.
+Factors sliced_factors(const Graph& graph, const Op& op, std::string_view sliced) {
+  double slices = 1;
+  const std::string_view text = attribute_of(op, "sliced_in").value_or("1");
+  std::from_chars(text.data(), text.data() + text.size(), slices);
+  std::vector<TensorId> read;
+  std::ranges::copy_if(op.inputs, std::back_inserter(read),
+                       [&](TensorId t) { return std::ranges::find(op.mutates, t) == op.mutates.end(); });
+  const bool is_input = sliced == "input";
+  Operands operands;
+  for (std::size_t k = 0; k < read.size(); ++k)
+    operands.add(numbers_in(graph[read[k]]) / (is_input && k == 0 ? slices : 1));
+  const double made = whole_operands_of(graph, op.outputs).largest;
+  return {operands.first, operands.last, is_input ? made : made / slices};
+}
+
+Factors factors_of(const Graph& graph, const Op& op, bool parts_together) {
+  if (const auto sliced = attribute_of(op, "sliced")) return sliced_factors(graph, op, *sliced);
   const auto of = parts_together ? whole_operands_of : operands_of;
   const Operands operands = of(graph, op.inputs);
-  const double x = operands.first, w = operands.last, y = of(graph, op.outputs).largest;
+  return {operands.first, operands.last, of(graph, op.outputs).largest};
+}
+
+std::optional<GpuKernel> product(const Graph& graph, const Op& op, bool parts_together) {
+  if (op.inputs.empty() || op.outputs.empty() || !op.flops || op.flops->count <= 0) return std::nullopt;
+  const auto [x, w, y] = factors_of(graph, op, parts_together);
   if (x <= 0 || w <= 0 || y <= 0) return std::nullopt;
   // batch m k = x, batch k n = w, batch m n = y, 2 batch m n k = flops
   const double twice = op.flops->count / 2;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/core/optimizer.h"
+#include "sim/mesh/asynchronous_products.h"
 #include "sim/ops/op_loop.h"
 #include "sim/ops/padding.h"
 #include "strategies/hybrid/on_mesh.h"
@@ -106,6 +107,13 @@ class Building {
     std::variant<Problem, std::string> made = on_mesh(std::move(problem_), std::move(plan));
     if (std::string* why = std::get_if<std::string>(&made)) return CannotBuild{std::move(*why)};
     problem_ = std::get<Problem>(std::move(made));
+    if (decisions_.asynchronous.empty()) return std::nullopt;
+    if (!problem_.mesh->axis(decisions_.asynchronous)) {
+      return CannotBuild{
+          fmt::format("'{}' is not an axis of the mesh along which operators are split", decisions_.asynchronous),
+          "asynchronous"};
+    }
+    problem_.graph = with_asynchronous_products(std::move(problem_.graph), *problem_.mesh, decisions_.asynchronous);
     return std::nullopt;
   }
 
@@ -197,6 +205,7 @@ std::variant<Decisions, CannotBuild> joined(std::span<const Decisions> before, c
       of_op.insert(of_op.end(), cut.shares.begin(), cut.shares.end());
     }
     if (one.main_gradients != MainGradients::as_parameters) all.main_gradients = one.main_gradients;
+    if (!one.asynchronous.empty()) all.asynchronous = one.asynchronous;
     all.notes.insert(all.notes.end(), one.notes.begin(), one.notes.end());
     return std::nullopt;
   };

@@ -15,7 +15,7 @@ namespace {
 
 struct MegatronOptions : MeshOptions {
   std::optional<std::uint32_t> tensor;
-  bool sequence = false;
+  bool sequence = false, asynchronous = false;
   MainGradients main_gradients = MainGradients::automatic;
 };
 
@@ -32,6 +32,13 @@ constexpr auto megatron_options = options_of<MegatronOptions>(
         .words = "no yes",
         .values = "yes or no",
         .help = "also split the sequence positions of the ops between blocks (sequence parallelism)",
+    }),
+    option_of<&MegatronOptions::asynchronous>({
+        .name = "asynchronous",
+        .words = "no yes",
+        .values = "yes or no",
+        .help = "with sequence=yes: products run in blocks while the next block of what they gather, or of what they "
+                "scatter, goes round",
     }),
     option_of<&MegatronOptions::main_gradients>({
         .name = "main_gradients",
@@ -81,6 +88,9 @@ void decide_paddings(const Graph& graph, std::int64_t ranks, Decisions& decision
 std::variant<Decisions, std::string> megatron_splits(const Problem& problem, const MegatronOptions& options,
                                                      const Deadline&) {
   if (problem.chain) return no_operators(*problem.chain);
+  if (options.asynchronous && !options.sequence) {
+    return "asynchronous=yes: needs sequence=yes, whose blocks go round; without it whole sums are exchanged";
+  }
   if (problem.mesh && !problem.uncut) return std::string(cuts_first);
   const Graph& graph = problem.uncut ? problem.uncut->graph : problem.graph;
   const std::uint32_t ranks = tensor_ranks(options, devices_left(problem));
@@ -108,6 +118,7 @@ std::variant<Decisions, std::string> megatron_splits(const Problem& problem, con
   Decisions decisions = decisions_of(graph, std::move(plan));
   decide_paddings(graph, ranks, decisions);
   decisions.main_gradients = options.main_gradients;
+  if (options.asynchronous && ranks > 1) decisions.asynchronous = "tensor";
   return decisions;
 }
 

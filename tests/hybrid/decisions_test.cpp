@@ -63,8 +63,9 @@ std::string why_not(const Problem& problem, const std::vector<Pass>& passes, con
 TEST_CASE("decisions of a file give the problem that their search gave", "[hybrid]") {
   for (const std::string spec :
        {"hsm2dl", "hsm2dl(replicas=2)|greedy_recompute", "alpa(replicas=auto)", "tofu(memory=capacity)", "optcnn",
-        "megatron", "megatron(tensor=2,sequence=yes,main_gradients=fp32)|zero1|1f1b", "piper", "piper|rotor",
-        "tofu|1f1b(cut=joint)", "adam8bit|hsm2dl(devices=2)|data_parallel", "context(ranks=2)|megatron(tensor=2)|1f1b",
+        "megatron", "megatron(tensor=2,sequence=yes,main_gradients=fp32)|zero1|1f1b",
+        "megatron(tensor=2,sequence=yes,asynchronous=yes)|zero1|1f1b", "piper", "piper|rotor", "tofu|1f1b(cut=joint)",
+        "adam8bit|hsm2dl(devices=2)|data_parallel", "context(ranks=2)|megatron(tensor=2)|1f1b",
         "recompute_ops|context(way=all_to_all)"}) {
     CAPTURE(spec);
     const std::vector<Pass> passes = parse_spec(spec, "test");

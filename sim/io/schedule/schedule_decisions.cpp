@@ -86,6 +86,7 @@ const Field<Decisions, JsonCursor> decisions_fields[] = {
     {"strategy", required, [](Decisions& d, JsonCursor c) { d.strategy = c.string(); }},
     {"mesh", required, read_mesh},
     {"main_gradients", optional, [](Decisions& d, JsonCursor c) { d.main_gradients = one_of<MainGradients>(c); }},
+    {"asynchronous", optional, [](Decisions& d, JsonCursor c) { d.asynchronous = axis_name(c); }},
     {"paddings", optional, [](Decisions& d, JsonCursor c) { read_list(c, padding_fields, d.paddings); }},
     {"notes", optional,
      [](Decisions& d, JsonCursor c) { c.array([&](JsonCursor note) { d.notes.push_back(note.string()); }); }},
@@ -110,6 +111,7 @@ std::string decisions_text(const Decisions& decisions) {
   if (decisions.main_gradients != MainGradients::as_parameters) {
     object["main_gradients"] = written(decisions.main_gradients);
   }
+  if (!decisions.asynchronous.empty()) object["asynchronous"] = decisions.asynchronous;
   for (const Decisions::Padding& each : decisions.paddings) {
     object["paddings"].push_back({{"dimension", each.dimension}, {"from", each.from}, {"to", each.to}});
   }
