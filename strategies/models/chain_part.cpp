@@ -91,7 +91,6 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
   result.awaits = result.last < stages || part.cut_before_backward;
   result.chain.name = problem.chain->name;
   result.chain.source = problem.chain->source;
-  result.chain.parameters = problem.chain->parameters;
   std::vector<Stage>& own = result.chain.stages;
   own.assign(problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.first),
              problem.chain->stages.begin() + static_cast<std::ptrdiff_t>(result.last));
@@ -109,14 +108,18 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
     awaiting.name = "(await output gradient)";
     if (result.last < stages) awaiting.input_gradient = problem.chain->stages[result.last].input_gradient;
   }
-  std::vector<bool> here(result.chain.parameters.size(), false), elsewhere = here;
+  std::vector<bool> here(problem.chain->parameters.size(), false), elsewhere = here;
   for (std::size_t i = 0; i < stages; ++i) {
     std::vector<bool>& uses = result.first <= i && i < result.last ? here : elsewhere;
     for (const std::uint32_t p : problem.chain->stages[i].parameters) uses[p] = true;
   }
+  result.chain.parameters.reserve(here.size());
   for (std::size_t p = 0; p < here.size(); ++p) {
     const bool lives_here = here[p] || (!elsewhere[p] && result.first == 0);
-    if (!lives_here) result.chain.parameters[p].bytes = {};
+    const Parameter& whole = problem.chain->parameters[p];
+    result.chain.parameters.push_back(
+        lives_here ? whole
+                   : Parameter{{}, {}, whole.dtype, whole.trained, whole.states});  // its name says nothing here
   }
   return result;
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <numeric>
 
 #include "sim/core/expects.h"
@@ -12,18 +11,21 @@
 namespace plimsoll {
 namespace {
 
-/// The least possible time of the longest of `parts` parts. O(stages^2) a part.
+/// The least possible time of the longest of `parts` parts. O(stages) a part: the later the first part ends, the longer
+/// it is and the shorter what is left, so that it ends where one comes to the other, or a stage before; and not earlier
+/// than the first part of one stage more.
 double least_longest(const std::vector<double>& until, std::size_t parts) {
   const std::size_t n = until.size() - 1;
-  constexpr double impossible = std::numeric_limits<double>::infinity();
-  std::vector<double> fewer(n + 1, impossible);  // of stages [i, n), by i, in one part less
-  fewer[n] = 0;
-  for (std::size_t p = 1; p <= parts; ++p) {
-    std::vector<double> least(n + 1, impossible);
+  std::vector<double> fewer(n + 1);  // of stages [i, n), by i, in one part less; where there are as many stages
+  for (std::size_t i = 0; i < n; ++i) fewer[i] = until[n] - until[i];
+  for (std::size_t p = 2; p <= parts; ++p) {
+    std::vector<double> least(n + 1);
+    std::size_t j = 1;
     for (std::size_t i = 0; i + p <= n; ++i) {
-      for (std::size_t j = i + 1; j + p - 1 <= n && until[j] - until[i] < least[i]; ++j) {
-        least[i] = std::min(least[i], std::max(until[j] - until[i], fewer[j]));
-      }
+      j = std::max(j, i + 1);
+      while (j + p - 1 < n && until[j] - until[i] < fewer[j]) ++j;
+      least[i] = std::max(until[j] - until[i], fewer[j]);
+      if (j > i + 1) least[i] = std::min(least[i], std::max(until[j - 1] - until[i], fewer[j - 1]));
     }
     fewer = std::move(least);
   }

@@ -14,9 +14,10 @@ constexpr double not_made = -1;
 /// What has been made so far.
 class OrderClock {
  public:
-  OrderClock(const PartCosts& costs, std::uint32_t m, const PipelineOrder& order)
+  OrderClock(const PartCosts& costs, std::uint32_t m, const PipelineOrder& order, TransferTimes transfers)
       : costs_(costs),
         order_(order),
+        transfers_(transfers),
         m_(m),
         made_(order.turns.size(), 0),
         now_(made_.size(), 0),
@@ -93,8 +94,13 @@ class OrderClock {
       arrived_[to] = now_[r];
       return;
     }
+    const double takes = (backwards == 1 ? costs_.returned : costs_.sent)[g];
+    if (transfers_ == TransferTimes::alone) {
+      arrived_[to] = now_[r] + takes;
+      return;
+    }
     double& free = link_of(r, receiver);
-    free = std::max(free, now_[r]) + (backwards == 1 ? costs_.returned : costs_.sent)[g];
+    free = std::max(free, now_[r]) + takes;
     arrived_[to] = free;
   }
 
@@ -107,6 +113,7 @@ class OrderClock {
 
   const PartCosts& costs_;
   const PipelineOrder& order_;
+  TransferTimes transfers_;
   std::size_t m_;
   std::vector<std::size_t> made_;
   std::vector<double> now_, first_, forward_, arrived_;  // arrived: at forwards, then at backwards
@@ -145,8 +152,9 @@ double OrderTimes::longest() const {
   return longest;
 }
 
-OrderTimes time_order(const PartCosts& costs, std::uint32_t micro_batches, const PipelineOrder& order) {
-  return OrderClock(costs, micro_batches, order).run();
+OrderTimes time_order(const PartCosts& costs, std::uint32_t micro_batches, const PipelineOrder& order,
+                      TransferTimes transfers) {
+  return OrderClock(costs, micro_batches, order, transfers).run();
 }
 
 const PipelineOrder& shortest(const PartCosts& costs, std::uint32_t micro_batches,

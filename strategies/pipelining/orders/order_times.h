@@ -22,9 +22,13 @@ struct OrderTimes {
   double longest() const;  ///< of all ranks: from its first turn to the end of its last one
 };
 
-/// Each rank takes its turns in order, as soon as what they read has arrived. Transfers of one direction between two
-/// ranks follow each other.
-OrderTimes time_order(const PartCosts&, std::uint32_t micro_batches, const PipelineOrder&);
+/// Whether transfers of one direction between two ranks follow each other, or each takes its time alone: then nothing
+/// takes longer than in a simulation.
+enum class TransferTimes : std::uint8_t { one_by_one, alone };
+
+/// Each rank takes its turns in order, as soon as what they read has arrived.
+OrderTimes time_order(const PartCosts&, std::uint32_t micro_batches, const PipelineOrder&,
+                      TransferTimes = TransferTimes::one_by_one);
 
 /// The one with the least makespan; of those, the one whose longest rank is shortest. There is one at least.
 const PipelineOrder& shortest(const PartCosts&, std::uint32_t micro_batches, std::span<const PipelineOrder>);

@@ -24,12 +24,15 @@ class VShape {
   /// `allowed`: for how long each rank was idle in a run before; empty in the first run.
   VShape(const PartCosts& costs, std::uint32_t m, std::span<const std::int64_t> limits, VFlags flags,
          std::vector<double> allowed)
-      : costs_(costs), m_(m), limits_(limits), flags_(flags), allowed_(std::move(allowed)), ranks_(costs.parts() / 2) {}
+      : costs_(costs), m_(m), limits_(limits), flags_(flags), allowed_(std::move(allowed)), ranks_(costs.parts() / 2) {
+    if (!allowed_.empty()) most_allowed_ = *std::ranges::max_element(allowed_);
+  }
 
-  /// False where a limit is too small.
-  bool run() {
+  /// False where a limit is too small, or a rank is idle for as long as `enough`.
+  bool run(double enough) {
     if (!warm_up()) return false;
     while (std::ranges::any_of(ranks_, [&](const Rank& rank) { return rank.done(back_up) < m_; })) {
+      if (most_idle_ >= enough) return false;
       const bool any_backward = backwards(), any_forward = forwards();
       if (!any_backward && !any_forward) return false;
     }
@@ -39,7 +42,7 @@ class VShape {
     return true;
   }
 
-  double most_idle() const { return std::ranges::max_element(ranks_, {}, &Rank::idle)->idle; }
+  double most_idle() const { return most_idle_; }
 
   std::vector<double> idle() const {
     std::vector<double> idle;
@@ -93,6 +96,7 @@ class VShape {
   void spend(Rank& rank, double cost, double from) {
     const double start = std::max(rank.clock, from);
     if (rank.done(down) > 0) rank.idle += start - rank.clock;
+    most_idle_ = std::max(most_idle_, rank.idle);
     rank.clock = start + cost;
   }
 
@@ -122,8 +126,7 @@ class VShape {
 
   /// How long the rank may be idle without being the worst.
   double idle_allowed(std::size_t r) const {
-    double most = most_idle();
-    if (!allowed_.empty()) most = std::max(most, *std::ranges::max_element(allowed_) - allowed_[r]);
+    const double most = allowed_.empty() ? most_idle_ : std::max(most_idle_, most_allowed_ - allowed_[r]);
     return most - ranks_[r].idle;
   }
 
@@ -240,6 +243,7 @@ class VShape {
   std::span<const std::int64_t> limits_;
   VFlags flags_;
   std::vector<double> allowed_;
+  double most_allowed_ = 0, most_idle_ = 0;  // of all ranks; idle times only grow
   std::vector<Rank> ranks_;
   int idle_rows_ = 0;
 };
@@ -265,7 +269,7 @@ std::optional<PipelineOrder> v_shape_search(const PartCosts& given, std::uint32_
     double before = std::numeric_limits<double>::infinity();
     while (true) {  // again with what the last run's ranks were idle for, while that helps
       VShape run(costs, micro_batches, limits, {(flags & 1U) != 0, (flags & 2U) != 0, leave_room}, allowed);
-      if (!run.run() || !(run.most_idle() < before)) break;
+      if (!run.run(before) || !(run.most_idle() < before)) break;
       before = run.most_idle();
       allowed = run.idle();
       if (!(before < least)) continue;
