@@ -16,7 +16,9 @@
 #include "experiments/study/model.h"
 #include "platforms/platform_file.h"
 #include "sim/core/tolerance.h"
+#include "sim/io/input_error.h"
 #include "strategies/compose/spec.h"
+#include "strategies/hybrid/cluster/repeated_layers.h"
 #include "tests/experiments/run_program.h"
 #include "tests/experiments/temporary_folder.h"
 #include "tests/generate/random.h"
@@ -93,7 +95,8 @@ void check_drawn_points(const ClusterAsked& asked, int points, Random& random,
   const ClusterQuestion question = problems.question();
   const ClusterAnswer bounded = cluster_bounds(question, asked.options());
   for (int k = 0; k < points && !bounded.rows.empty(); ++k) {
-    const ClusterRow& row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
+    ClusterRow row = bounded.rows[random.below(static_cast<std::uint32_t>(bounded.rows.size()))];
+    tighten(question, std::span(&row, 1));
     const ClusterOutcome outcome = question.outcome(row.point, row.as());
     check_cluster_bounds(row, outcome);
     if (outcome.makespan) visit(row.point);
@@ -101,6 +104,63 @@ void check_drawn_points(const ClusterAsked& asked, int points, Random& random,
 }
 
 }  // namespace
+
+TEST_CASE("five layers tell what all layers of a model cost a rank", "[cluster]") {
+  std::size_t checked = 0;
+  for (const RandomCase seed : fewer_cases(1, 33, 11)) {
+    Random random(seed);
+    const std::uint32_t layers = random.between(6, 12);
+    const bool is_mixture = random.chance(0.3);
+    const ClusterMachine machine{.nodes = random.between(1, 2), .in_node = 1U << random.between(1, 3)};
+    const auto asked_of = [&](const std::string& model) {
+      return ClusterAsked(model, machine, 8, "context=auto,expert=auto,copies=auto,schedule=none+1f1b+zb_h1",
+                          Optimizer::adam, Bytes{1'000'000'000'000});
+    };
+    const std::string model = is_mixture ? cluster_mixture(layers) : cluster_model(layers);
+    const std::string few = is_mixture ? cluster_mixture(5) : cluster_model(5);
+    const ClusterAsked whole = asked_of(model), part = asked_of(few);
+    const ClusterSpace space =
+        cluster_space(ClusterProblems(whole.question, whole.trace, whole.platform).extent(), whole.options());
+    const auto chain_of = [&](const ClusterAsked& asked, const ComposedPoint& as, std::uint32_t micro_batches) {
+      Question question = asked.question;
+      question.strategy = {as.text, as.passes};
+      question.micro_batches = micro_batches;
+      return *std::get<Problem>(problem_of(question, asked.trace, asked.platform)).chain;
+    };
+    for (int k = 0; k < 6; ++k) {
+      const ClusterPoint& point = space.points[random.below(static_cast<std::uint32_t>(space.points.size()))];
+      if (point.stages == 1 || point.samples > 1) continue;
+      const ComposedPoint as = composed_stages(point, false);
+      CAPTURE(as.text, layers);
+      try {
+        const Chain all = chain_of(whole, as, 8);
+        const std::optional<RepeatedLayers> repeated = with_layers(chain_of(part, as, 8), layers);
+        REQUIRE(repeated);
+        CHECK(repeated->chain.stages == all.stages);
+        CHECK(repeated->chain.parameters == all.parameters);
+        ++checked;
+      } catch (const InputError&) {  // ranks cannot share it out so
+      }
+    }
+  }
+  if (all_cases()) CHECK(checked > cases_of(15U));
+}
+
+TEST_CASE("layers that are not alike are not taken for each other", "[cluster]") {
+  const auto chain_of = [](const std::string& model) {
+    const ClusterAsked asked(model, {.in_node = 2}, 2, "");
+    Question question = asked.question;
+    question.strategy = parse_pipeline("1f1b(stages=2)", "test");
+    return *std::get<Problem>(problem_of(question, asked.trace, asked.platform)).chain;
+  };
+  CHECK_FALSE(with_layers(chain_of(cluster_model(4)), 9));
+  Chain chain = chain_of(cluster_model(6));
+  REQUIRE(with_layers(chain, 9));
+  CHECK_FALSE(with_layers(chain, 5));
+  chain.stages[5].saved += Bytes{1};  // of the third layer
+  CHECK_FALSE(with_layers(chain, 9));
+  CHECK_FALSE(with_layers(chain_of(cluster_mixture(7) + ",dense_layers=3"), 9));
+}
 
 TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluster]") {
   std::size_t simulated = 0;
@@ -110,7 +170,7 @@ TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluste
                                  .in_node = 1U << random.between(0, 3),
                                  .between_nodes = 1.0 + random.below(10),
                                  .within = 5.0 + random.below(40)};
-    const ClusterAsked asked(cluster_model(random.between(1, 6), 32 * random.between(1, 4), 16 * random.between(1, 4)),
+    const ClusterAsked asked(cluster_model(random.between(1, 8), 32 * random.between(1, 4), 16 * random.between(1, 4)),
                              machine, 2 * random.between(1, 12),
                              "saver=none+core+full+rotor+greedy_recompute,schedule=" +
                                  std::string("none+1f1b+gpipe+interleaved+zb_h1+zb_v+v_half+dualpipe_v") +
@@ -169,7 +229,8 @@ TEST_CASE("no point of a cluster that moves or packs values is faster or smaller
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
     const ClusterQuestion question = problems.question();
     for (int k = 0; k < 10; ++k) {
-      const ClusterRow& row = rows.rows[random.below(static_cast<std::uint32_t>(rows.rows.size()))];
+      ClusterRow row = rows.rows[random.below(static_cast<std::uint32_t>(rows.rows.size()))];
+      tighten(question, std::span(&row, 1));
       const ClusterOutcome outcome = question.outcome(row.point, row.as());
       check_cluster_bounds(row, outcome);
       if (!outcome.makespan) continue;
@@ -219,7 +280,8 @@ TEST_CASE("the best point of a cluster is that of all points one by one", "[clus
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
     const ClusterQuestion question = problems.question();
     const ClusterAnswer found = cluster_search(question, asked.options());
-    const ClusterAnswer all = cluster_bounds(question, asked.options());
+    ClusterAnswer all = cluster_bounds(question, asked.options());
+    tighten(question, all.rows);
     std::optional<Seconds> best;
     Bytes smallest = memory;
     for (const ClusterRow& row : all.rows) {

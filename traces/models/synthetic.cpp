@@ -31,6 +31,7 @@ struct Generator {
 
 constexpr std::int64_t most_stages = 1'000'000;
 constexpr std::string_view samples_option = "batch";
+constexpr std::string_view layers_option = "layers";
 
 /// A whole number from 1, which is 0 where it is not given; help shows `shown` then.
 ReferenceOption unset_option(std::string_view name, std::uint32_t& value, std::int64_t most, std::string_view shown) {
@@ -205,7 +206,11 @@ std::optional<std::uint32_t> samples_of(std::string_view reference) {
 }
 
 std::optional<std::uint32_t> layers_of(std::string_view reference) {
-  return number_in_reference(reference, "layers");
+  return number_in_reference(reference, layers_option);
+}
+
+std::string with_layers(std::string_view reference, std::uint32_t layers) {
+  return with_number(reference, {.name = std::string(layers_option)}, layers);
 }
 
 std::optional<std::uint32_t> positions_of(std::string_view reference) {

@@ -74,8 +74,9 @@ std::variant<Chain, Graph> synthetic_model(std::string_view reference);
 std::optional<std::uint32_t> samples_of(std::string_view reference);
 std::string with_samples(std::string_view reference, std::uint32_t samples);
 
-/// How many layers its model has, where it has the option `layers`.
+/// How many layers its model has, where it has the option `layers`; and the reference with another number.
 std::optional<std::uint32_t> layers_of(std::string_view reference);
+std::string with_layers(std::string_view reference, std::uint32_t layers);
 
 /// The number that a synthetic chain or graph has as `sequence`; likewise.
 std::optional<std::uint32_t> positions_of(std::string_view reference);

@@ -9,10 +9,12 @@
 #include "experiments/study/model.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
+#include "sim/model/chain_graph.h"
 #include "sim/model/device_classes.h"
 #include "strategies/compose/plan.h"
 #include "strategies/hybrid/cluster/framework.h"
 #include "strategies/hybrid/cluster/rank_costs.h"
+#include "strategies/hybrid/cluster/repeated_layers.h"
 #include "strategies/list.h"
 #include "traces/models/synthetic.h"
 
@@ -20,6 +22,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t listed_points = 20;
+constexpr std::uint32_t few_layers = 5;  // of the model that tells what its inner layers cost
 
 const ClusterOptions& options_in(const Question& question) {
   return question.strategy.passes.front().options.as<ClusterOptions>();
@@ -80,6 +83,16 @@ std::string summary_of(const ClusterAnswer& answer, std::uint32_t devices) {
   return text;
 }
 
+/// Updates are launched together, so that each takes its share of what all parameters of the whole model take.
+void share_launches_as(const Graph& whole, Graph& few) {
+  const auto update = std::ranges::find(whole.ops, Phase::update, &Op::phase);
+  for (Op& op : few.ops) {
+    if (op.phase != Phase::update || update == whole.ops.end()) continue;
+    op.launches = update->launches;
+    op.workspace = update->workspace;
+  }
+}
+
 /// Why nothing fits, by what the least consists of.
 Infeasible none_of(const ClusterAnswer& answer) {
   if (answer.rows.empty() && answer.too_large == 0) return {answer.refused_because, std::nullopt};
@@ -120,8 +133,21 @@ ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, c
   const auto is_update = [](const Op& op) { return op.phase == Phase::update; };
   extent_.has_updates = std::ranges::any_of(given.problem.graph.ops, is_update);
   const std::variant<RankCosts, std::string> costs = rank_costs(given.problem);
-  if (const RankCosts* known = std::get_if<RankCosts>(&costs)) extent_.model_stages = known->stages.size();
-  bases_.emplace(extent_.given_samples, std::move(given.problem));
+  bases_.emplace(std::pair(extent_.given_samples, Layers::all), std::move(given.problem));
+  if (const RankCosts* known = std::get_if<RankCosts>(&costs)) {
+    extent_.model_stages = known->stages.size();
+    if (repeats_layers(*known)) layers_ = Layers::few;
+  }
+}
+
+/// Whether the model with few layers tells what all of them cost, stage by stage.
+bool ClusterProblems::repeats_layers(const RankCosts& whole) {
+  if (!extent_.has_operators || extent_.layers <= few_layers) return false;
+  const std::variant<RankCosts, std::string> few = rank_costs(base(extent_.given_samples, Layers::few));
+  const RankCosts* known = std::get_if<RankCosts>(&few);
+  if (known == nullptr) return false;
+  const std::optional<RankCosts> repeated = with_layers(*known, extent_.layers);
+  return repeated && cost_the_same(*repeated, whole);
 }
 
 void ClusterProblems::count_as(const ClusterExtent& other) {
@@ -133,36 +159,42 @@ ClusterQuestion ClusterProblems::question() {
   return {.platform = platform_,
           .extent = extent_,
           .budget = budget_,
-          .rank_problem = [this](std::uint32_t samples, const ComposedPoint& as) { return rank_problem(samples, as); },
+          .rank_costs = [this](std::uint32_t samples, const ComposedPoint& as) { return costs_of_rank(samples, as); },
+          .stage_problem = [this](std::uint32_t samples, std::uint32_t micro_batches,
+                                  const ComposedPoint& as) { return stage_problem(samples, micro_batches, as); },
           .outcome = [this](const ClusterPoint& point, const ComposedPoint& as) { return outcome(point, as); }};
 }
 
 Question ClusterProblems::of(const ClusterPoint& point, const ComposedPoint& as) const {
   Question made = question_;
-  made.trace = reference(point.samples);
+  made.trace = reference(point.samples, Layers::all);
   made.micro_batches = extent_.micro_batches(point) * point.replicas;
   made.strategy = {as.text, as.passes};
   if (budget_) made.memory = *budget_;
   return made;
 }
 
-std::string ClusterProblems::reference(std::uint32_t samples) const {
-  return samples == extent_.given_samples ? question_.trace : with_samples(question_.trace, samples);
+std::string ClusterProblems::reference(std::uint32_t samples, Layers layers) const {
+  const std::string sized = samples == extent_.given_samples ? question_.trace : with_samples(question_.trace, samples);
+  return layers == Layers::all ? sized : with_layers(sized, few_layers);
 }
 
-const Problem& ClusterProblems::base(std::uint32_t samples) {
-  const auto found = bases_.find(samples);
+const Problem& ClusterProblems::base(std::uint32_t samples, Layers layers) {
+  const auto found = bases_.find({samples, layers});
   if (found != bases_.end()) return found->second;
   Question plainly = question_;
-  plainly.trace = reference(samples);
+  plainly.trace = reference(samples, layers);
   plainly.strategy = plain();
   ProblemOutcome made = problem_of(plainly, load_model(plainly.trace), platform_);
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
-  return bases_.emplace(samples, std::get<Problem>(std::move(made))).first->second;
+  Problem& problem = bases_.emplace(std::pair(samples, layers), std::get<Problem>(std::move(made))).first->second;
+  if (layers == Layers::few) share_launches_as(bases_.at({extent_.given_samples, Layers::all}).graph, problem.graph);
+  return problem;
 }
 
-std::variant<Problem, std::string> ClusterProblems::rank_problem(std::uint32_t samples, const ComposedPoint& as) {
-  Problem problem = base(samples);
+std::variant<Problem, std::string> ClusterProblems::rank_problem(std::uint32_t samples, const ComposedPoint& as,
+                                                                 Layers layers) {
+  Problem problem = base(samples, layers);
   problem.micro_batches = replicas_of(as.passes, platform_.devices.size());  // one of each rank
   try {
     return transformed(std::move(problem), as.passes);
@@ -171,12 +203,63 @@ std::variant<Problem, std::string> ClusterProblems::rank_problem(std::uint32_t s
   }
 }
 
+std::variant<RankCosts, std::string> ClusterProblems::costs_of_rank(std::uint32_t samples, const ComposedPoint& as) {
+  const auto costs_with = [&](Layers layers) -> std::variant<RankCosts, std::string> {
+    std::variant<Problem, std::string> problem = rank_problem(samples, as, layers);
+    if (std::string* why = std::get_if<std::string>(&problem)) return std::move(*why);
+    return rank_costs(std::get<Problem>(std::move(problem)));
+  };
+  std::variant<RankCosts, std::string> costs = costs_with(layers_);
+  if (layers_ == Layers::all || std::holds_alternative<std::string>(costs)) return costs;
+  std::optional<RankCosts> repeated = with_layers(std::get<RankCosts>(costs), extent_.layers);
+  return repeated ? *std::move(repeated) : costs_with(Layers::all);
+}
+
+/// The whole graph's problem where the trace is one, else that of a chain.
+Problem ClusterProblems::planned_by_stages(std::uint32_t samples, std::uint32_t micro_batches, const ComposedPoint& as,
+                                           Layers layers) {
+  if (extent_.has_operators) {
+    Problem problem = base(samples, layers);
+    problem.micro_batches = micro_batches;
+    return transformed(std::move(problem), as.passes);
+  }
+  Question asked = question_;
+  asked.trace = reference(samples, layers);
+  asked.micro_batches = micro_batches;
+  asked.strategy = {as.text, as.passes};
+  ProblemOutcome made = problem_of(asked, load_model(asked.trace), platform_);
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
+  return std::get<Problem>(std::move(made));
+}
+
+std::optional<Problem> ClusterProblems::stage_problem(std::uint32_t samples, std::uint32_t micro_batches,
+                                                      const ComposedPoint& as) {
+  try {
+    Problem problem = planned_by_stages(samples, micro_batches, as, layers_);
+    if (layers_ == Layers::few) {
+      std::optional<RepeatedLayers> made = with_layers(*problem.chain, extent_.layers);
+      if (made) {
+        problem.chain = std::move(made->chain);
+      } else {
+        problem = planned_by_stages(samples, micro_batches, as, Layers::all);
+      }
+    }
+    problem.index = chain_graph(*problem.chain, Optimizer::none, backward_for(as.passes));
+    problem.graph = std::move(problem.index->graph);
+    problem.index->graph = {};
+    problem.of_ops.reset();
+    return problem;
+  } catch (const InputError&) {  // a pass refuses this point: its simulation says why
+    return std::nullopt;
+  }
+}
+
 ClusterOutcome ClusterProblems::outcome(const ClusterPoint& point, const ComposedPoint& as) {
   const Question asked = of(point, as);
   try {
     std::optional<Problem> problem;
     if (std::holds_alternative<Graph>(trace_.model)) {
-      problem = base(point.samples);
+      problem = base(point.samples, Layers::all);
       problem->micro_batches = asked.micro_batches;
       problem = transformed(std::move(*problem), as.passes);
     } else {

@@ -35,17 +35,26 @@ class ClusterProblems {
   Question of(const ClusterPoint&, const ComposedPoint&) const;
 
  private:
-  const Problem& base(std::uint32_t samples);
-  std::variant<Problem, std::string> rank_problem(std::uint32_t samples, const ComposedPoint&);
+  /// Of the trace, or of the same model with few layers.
+  enum class Layers : std::uint8_t { all, few };
+
+  const Problem& base(std::uint32_t samples, Layers);
+  /// One micro-batch of each rank.
+  std::variant<Problem, std::string> rank_problem(std::uint32_t samples, const ComposedPoint&, Layers);
+  std::variant<RankCosts, std::string> costs_of_rank(std::uint32_t samples, const ComposedPoint&);
+  std::optional<Problem> stage_problem(std::uint32_t samples, std::uint32_t micro_batches, const ComposedPoint&);
+  Problem planned_by_stages(std::uint32_t samples, std::uint32_t micro_batches, const ComposedPoint&, Layers);
+  bool repeats_layers(const RankCosts& whole);
   ClusterOutcome outcome(const ClusterPoint&, const ComposedPoint&);
-  std::string reference(std::uint32_t samples) const;
+  std::string reference(std::uint32_t samples, Layers) const;
 
   const Question& question_;
   const Trace& trace_;
   const Platform& platform_;
   ClusterExtent extent_;
   std::optional<Bytes> budget_;
-  std::map<std::uint32_t, Problem> bases_;  // by samples of a micro-batch: without transforms
+  Layers layers_ = Layers::all;                                // of which the costs of ranks are known from
+  std::map<std::pair<std::uint32_t, Layers>, Problem> bases_;  // by samples of a micro-batch: without transforms
 };
 
 /// What would be chosen if one thing were otherwise. Each is a search of its own with the question's limit of points,

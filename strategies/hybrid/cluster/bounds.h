@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/partition.h"
 #include "strategies/hybrid/cluster/rank_costs.h"
 #include "strategies/hybrid/cluster/space.h"
 
@@ -19,16 +20,11 @@ struct ReplicaExchange {
 struct BoundedPoint {
   const ClusterPoint& point;
   const RankCosts& costs;
-  const std::vector<DeviceCosts>& devices;       ///< of its stages and chunks
-  const std::vector<ReplicaExchange>& shared;    ///< by device
-  std::uint32_t micro_batches;                   ///< of each replica
-  const std::vector<std::uint32_t>& parts_kept;  ///< forwards_kept
-  bool is_cut_known = true;                      ///< whether `devices` are those of its own cut
+  const std::vector<DeviceCosts>& devices;     ///< of its stages and chunks
+  const std::vector<ReplicaExchange>& shared;  ///< by device
+  std::uint32_t micro_batches;                 ///< of each replica
+  bool is_cut_known = true;                    ///< whether `devices` are those of its own cut
 };
-
-/// By device, of a schedule whose orders are the same for all costs: forwards of parts whose backwards have not begun,
-/// at most; else empty.
-std::vector<std::uint32_t> forwards_kept(const ClusterPoint&, std::uint32_t micro_batches);
 
 /// A device's memory, by what it consists of.
 struct MemoryBound {
@@ -45,5 +41,19 @@ Seconds computation_bound(const BoundedPoint&);
 
 /// Of the iteration: what replicas exchange beside that (exchange_bound.cpp).
 Seconds exchange_bound(const BoundedPoint&);
+
+/// Of device r's updates, behind its last backward; where they are streamed to it or only some leave it, none are
+/// counted.
+Seconds updates_bound(const ClusterPoint&, const DeviceCosts&);
+
+/// Of both, in the order in which the schedule runs (order_bound.cpp).
+struct OrderBound {
+  Seconds time;
+  MemoryBound memory;
+};
+
+/// `of_stages`: the chain of a replica with its times, whose micro-batches are those of a replica; `partition`: what
+/// the point's schedule makes of it.
+OrderBound order_bound(const BoundedPoint&, const Problem& of_stages, const Partition&);
 
 }  // namespace plimsoll

@@ -111,13 +111,18 @@ ComposedPoint composed_replica(const ClusterPoint& point, bool sequence) {
   return made;
 }
 
-ComposedPoint composed(const ClusterPoint& point, bool sequence) {
+ComposedPoint composed_stages(const ClusterPoint& point, bool sequence) {
   ComposedPoint made = composed_replica(point, sequence);
   if (point.stages > 1) {
     std::map<std::string, std::string, std::less<>> given{{"stages", std::to_string(point.stages)}};
     if (point.way().shape == PipelineShape::turns) given.emplace("chunks", std::to_string(point.chunks));
     add(made, *point.way().strategy, std::move(given));
   }
+  return made;
+}
+
+ComposedPoint composed(const ClusterPoint& point, bool sequence) {
+  ComposedPoint made = composed_stages(point, sequence);
   for (const StrategyInfo* behind :
        {point.saving().behind, point.compressing().strategy, point.offloading().strategy, point.updating().strategy}) {
     if (behind != nullptr) add(made, *behind, {});

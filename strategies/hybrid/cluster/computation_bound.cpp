@@ -32,18 +32,11 @@
 namespace plimsoll {
 namespace {
 
-/// Of a device, behind its last backward; where they are streamed to it or only some leave it, none are counted.
-Seconds updates_of(const ClusterPoint& point, const DeviceCosts& device) {
-  const double share = 1.0 / (point.zero > 0 ? point.sharers() : 1);
-  if (point.keeps_states()) return share * device.updates;
-  return point.updating().strategy == &zero_offload_strategy ? share * device.host_updates : Seconds{};
-}
-
 Seconds of_device(const BoundedPoint& of, const DeviceCosts& device) {
   const double m = of.micro_batches;
   Seconds pass = device.forward + device.backward;
   if (of.point.saving().behind == &full_recompute_strategy) pass += device.again;
-  const Seconds updates = updates_of(of.point, device);
+  const Seconds updates = updates_bound(of.point, device);
   const Seconds own = device.before + m * pass;
   if (!of.point.way().splits_backward) return own + std::max(device.behind, updates);
   return std::max(own + updates, own - m * device.weight + device.behind_input);
@@ -59,12 +52,18 @@ Seconds repeated(const RankCosts& costs, std::uint32_t parts) {
 
 }  // namespace
 
+Seconds updates_bound(const ClusterPoint& point, const DeviceCosts& device) {
+  const double share = 1.0 / (point.zero > 0 ? point.sharers() : 1);
+  if (point.keeps_states()) return share * device.updates;
+  return point.updating().strategy == &zero_offload_strategy ? share * device.host_updates : Seconds{};
+}
+
 Seconds computation_bound(const BoundedPoint& of) {
   const double m = of.micro_batches;
   if (of.point.stages == 1) {
     const Seconds by_stages = of_device(of, of.devices.front());
     if (!of.point.runs_by_ops()) return by_stages;
-    return std::min(m * of.costs.ops + updates_of(of.point, of.devices.front()), by_stages);
+    return std::min(m * of.costs.ops + updates_bound(of.point, of.devices.front()), by_stages);
   }
   Seconds longest, sum, way, longest_pass, forward;
   for (const DeviceCosts& device : of.devices) {

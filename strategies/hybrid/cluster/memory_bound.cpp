@@ -10,8 +10,8 @@
 //   gpipe: m.
 //   interleaved: min(m v, (v - 1) g + 2 (p - r - 1) + 1) forwards of parts, in groups of g micro-batches; each keeps at
 //     least what the smallest part keeps.
-//   V: when the last part's backward of a micro-batch begins, all parts have kept what it left. Of
-//     dualpipe_v and v_half, whose few orders are the same for all costs, the fewest forwards of parts of any.
+//   V: when the last part's backward of a micro-batch begins, all parts have kept what it left. How many more there
+//     are the order says (order_bound.cpp).
 // Without a pipeline it is one micro-batch. full_recompute keeps what enters the stages; in a backward a stage has run
 // again, and what it leaves is there beside what enters the stages of its part up to it.
 //
@@ -34,7 +34,6 @@
 #include "strategies/hybrid/cluster/bounds.h"
 #include "strategies/list.h"
 #include "strategies/pipelining/orders/orders.h"
-#include "strategies/pipelining/orders/v_slots.h"
 
 namespace plimsoll {
 namespace {
@@ -68,24 +67,12 @@ struct Activations {
   Bytes alone, beside_gradients;
 };
 
-/// Of a fixed order: forwards of parts on a rank whose backwards have not begun, at most.
-std::uint32_t forwards_kept(const std::vector<Turn>& turns) {
-  std::uint32_t kept = 0, most = 0;
-  for (const Turn& turn : turns) {
-    if (turn.piece == piece::forward) most = std::max(most, ++kept);
-    if (turn.piece == piece::backward) --kept;
-  }
-  return most;
-}
-
 Activations activations(const BoundedPoint& of, const DeviceCosts& device, std::uint32_t rank) {
   const ClusterSchedule& way = of.point.way();
   const std::uint32_t p = of.point.stages, m = of.micro_batches, v = of.point.chunks;
   const Left left = left_by(device, of.point);
   if (way.strategy == nullptr) return {left.all + left.more, m > 1 ? left.all + left.more : Bytes{}};
-  if (way.shape == PipelineShape::v) {
-    return {std::max(times(of.parts_kept.empty() ? 1 : of.parts_kept[rank], left.smallest), left.all), {}};
-  }
+  if (way.shape == PipelineShape::v) return {left.all, {}};
   if (way.shape == PipelineShape::turns) {
     const std::uint32_t group = interleaved_groups(p, m).front();
     const std::uint32_t parts = std::min(m * v, (v - 1) * group + 2 * (p - rank - 1) + 1);
@@ -212,25 +199,6 @@ class AnyCut {
 };
 
 }  // namespace
-
-std::vector<std::uint32_t> forwards_kept(const ClusterPoint& point, std::uint32_t micro_batches) {
-  std::vector<PipelineOrder> orders;
-  if (point.way().strategy == &dualpipe_v_strategy) {
-    orders.push_back(dualpipe_v_order(point.stages, micro_batches));
-  } else if (point.way().strategy == &v_half_strategy) {
-    orders = orders_beside_published(v_half_block(point.stages), micro_batches);
-  }
-  std::vector<std::uint32_t> least;
-  for (const PipelineOrder& order : orders) {
-    const bool is_first = least.empty();
-    least.resize(order.turns.size());
-    for (std::size_t r = 0; r < least.size(); ++r) {
-      const std::uint32_t kept = forwards_kept(order.turns[r]);
-      least[r] = is_first ? kept : std::min(least[r], kept);
-    }
-  }
-  return least;
-}
 
 MemoryBound memory_bound(const BoundedPoint& of) {
   if (!of.is_cut_known) {

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/expects.h"
 #include "sim/model/graph_updates.h"
 #include "sim/model/shared_parameters.h"
 #include "sim/model/stage_chain.h"
+#include "strategies/hybrid/cluster/repeated_layers.h"
 #include "strategies/pipelining/cuts/cuts.h"
 
 namespace plimsoll {
@@ -145,17 +147,76 @@ class OfDevice {
   DeviceCosts made_;
 };
 
+struct OpSeconds {
+  Seconds all, backward;
+};
+
+/// By stage, in the order of their forwards.
+std::vector<OpSeconds> seconds_of_ops(const Problem& problem) {
+  std::map<std::uint32_t, std::size_t> number;
+  std::vector<OpSeconds> made;
+  for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
+    const Op& op = problem.graph.ops[o];
+    if (op.phase == Phase::update || runs_beside(op)) continue;
+    const auto [place, is_new] = number.try_emplace(op.stage, made.size());
+    if (is_new) made.emplace_back();
+    if (op.is_view) continue;
+    const Seconds own = duration(problem, o);
+    made[place->second].all += own;
+    if (is_backward(op.phase)) made[place->second].backward += own;
+  }
+  return made;
+}
+
+/// What ops one by one take of all stages.
+void sum_ops(RankCosts& costs) {
+  costs.ops = costs.backward_ops = {};
+  for (const RankStage& stage : costs.stages) {
+    costs.ops += stage.ops;
+    costs.backward_ops += stage.backward_ops;
+  }
+}
+
+Seconds weight_of(const Stage& stage) {
+  return stage.has_backward_weight ? stage.backward_weight : Seconds{};
+}
+
 }  // namespace
+
+RankCosts RankCosts::timed_as(const Chain& of) const {
+  EXPECTS(of.stages.size() == stages.size());
+  RankCosts made = *this;
+  made.chain = of;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    made.stages[s].forward = of.stages[s].forward;
+    made.stages[s].backward = of.stages[s].backward;
+    made.stages[s].weight = weight_of(of.stages[s]);
+    made.stages[s].again = std::min(of.stages[s].forward, of.stages[s].forward_nograd);
+  }
+  return made;
+}
+
+std::optional<RankCosts> with_layers(const RankCosts& few, std::uint32_t layers) {
+  std::optional<RepeatedLayers> made = with_layers(few.chain, layers);
+  if (!made) return std::nullopt;
+  RankCosts costs;
+  for (std::size_t s = 0; s < made->stage_of.size(); ++s) {
+    costs.stages.push_back(few.stages[made->stage_of[s]]);
+    costs.stages.back().parameters = made->chain.stages[s].parameters;
+  }
+  for (const std::uint32_t p : made->parameter_of) costs.parameters.push_back(few.parameters[p]);
+  costs.chain = std::move(made->chain);
+  sum_ops(costs);
+  return costs;
+}
+
+bool cost_the_same(const RankCosts& a, const RankCosts& b) {
+  return a.stages == b.stages && a.parameters == b.parameters;
+}
 
 std::variant<RankCosts, std::string> rank_costs(Problem of_rank) {
   RankCosts costs;
-  for (std::size_t o = 0; o < of_rank.graph.ops.size(); ++o) {
-    const Op& op = of_rank.graph.ops[o];
-    if (op.phase == Phase::update || runs_beside(op) || op.is_view) continue;
-    const Seconds own = duration(of_rank, o);
-    costs.ops += own;
-    if (is_backward(op.phase)) costs.backward_ops += own;
-  }
+  const std::vector<OpSeconds> by_ops = seconds_of_ops(of_rank);
   if (!of_rank.chain) {
     std::variant<Problem, std::string> made = as_chain(std::move(of_rank), Backward::whole);
     if (std::string* why = std::get_if<std::string>(&made)) return std::move(*why);
@@ -173,14 +234,17 @@ std::variant<RankCosts, std::string> rank_costs(Problem of_rank) {
     const bool is_kept = s + 1 < chain.stages.size() && (stage.keeps_output || chain.stages[s + 1].keeps_input);
     costs.stages.push_back({.forward = stage.forward,
                             .backward = stage.backward,
-                            .weight = stage.has_backward_weight ? stage.backward_weight : Seconds{},
+                            .weight = weight_of(stage),
                             .again = std::min(stage.forward, stage.forward_nograd),
                             .inner = stage.saved - stage.output,
                             .output = is_kept ? stage.output : Bytes{},
                             .gradients = stage.parameter_gradient.value_or(trained_bytes(chain, stage)),
+                            .ops = s < by_ops.size() ? by_ops[s].all : Seconds{},
+                            .backward_ops = s < by_ops.size() ? by_ops[s].backward : Seconds{},
                             .parameters = stage.parameters});
   }
   costs.chain = chain;
+  sum_ops(costs);
   return costs;
 }
 

@@ -3,6 +3,7 @@
 // for every number of replicas and devices in a row.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,7 +20,10 @@ struct RankStage {
   Bytes inner;                            ///< that its forward leaves for its backward beside the output
   Bytes output;                           ///< 0 where no backward reads it
   Bytes gradients;                        ///< that its backward makes
+  Seconds ops, backward_ops;              ///< op by op: all, and those of the backward
   std::vector<std::uint32_t> parameters;  ///< indices of RankCosts::parameters
+
+  friend bool operator==(const RankStage&, const RankStage&) = default;
 };
 
 /// Of one rank: of what it shares out, its share.
@@ -27,6 +31,8 @@ struct RankParameter {
   Bytes bytes, states;
   Seconds update, host_update;  ///< on the device; on its host, 0 where that cannot
   bool trained = true;
+
+  friend bool operator==(const RankParameter&, const RankParameter&) = default;
 };
 
 struct RankCosts {
@@ -34,11 +40,20 @@ struct RankCosts {
   std::vector<RankStage> stages;
   std::vector<RankParameter> parameters;
   Seconds ops, backward_ops;  ///< of a micro-batch op by op: all, and those of the backward
+
+  /// The same with these times of its stages.
+  RankCosts timed_as(const Chain&) const;
 };
 
 /// Of the problem of a rank, as transforms and splits leave it, with one micro-batch, or in one sentence why a model
 /// has no stages.
 std::variant<RankCosts, std::string> rank_costs(Problem of_rank);
+
+/// The same of a model with so many layers, where this is that of one with few (repeated_layers.h).
+std::optional<RankCosts> with_layers(const RankCosts& few, std::uint32_t layers);
+
+/// Whether stages and parameters cost the same, one by one.
+bool cost_the_same(const RankCosts&, const RankCosts&);
 
 /// What one device of a pipeline has of these, for a micro-batch.
 struct DeviceCosts {

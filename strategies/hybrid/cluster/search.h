@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,16 +25,21 @@ struct ClusterOutcome {
   std::optional<Bytes> smallest = {};
 };
 
-/// The graph of a rank, or in one sentence why there is none.
-using RankProblemOf =
-    std::function<std::variant<Problem, std::string>(std::uint32_t samples, const ComposedPoint& of_rank)>;
+/// What a rank's graph costs, or in one sentence why there is none.
+using RankCostsOf =
+    std::function<std::variant<RankCosts, std::string>(std::uint32_t samples, const ComposedPoint& of_rank)>;
+/// What a pipeline among so many micro-batches of all replicas is planned for: the chain of a rank, without updates.
+/// Nothing where there is none.
+using StageProblemOf =
+    std::function<std::optional<Problem>(std::uint32_t samples, std::uint32_t micro_batches, const ComposedPoint&)>;
 using OutcomeOf = std::function<ClusterOutcome(const ClusterPoint&, const ComposedPoint&)>;
 
 struct ClusterQuestion {
   const Platform& platform;
   ClusterExtent extent;
   std::optional<Bytes> budget;  ///< of each device
-  RankProblemOf rank_problem;
+  RankCostsOf rank_costs;
+  StageProblemOf stage_problem;
   OutcomeOf outcome;
   std::optional<ClusterPoint> first = {};  ///< to simulate, of the space: likely one of the fastest
   bool asks_least = true;                  ///< where nothing fits: how much the least needs
@@ -44,8 +50,10 @@ struct ClusterRow {
   bool sequence = false;  ///< whether positions between blocks are shared out
   Seconds bound;
   MemoryBound memory;
-  bool is_cut_known = true;   ///< whether the bounds are about the point's own cut (ZeRO 2 and 3 in pipelines: later)
-  bool is_too_large = false;  ///< by the bound on memory, once the cut is known
+  /// What the bounds are about: costs of a rank alone, the times of a replica's stages, the order of its turns. Without
+  /// a pipeline the first tells all.
+  enum class Known : std::uint8_t { rank, stages, order } known = Known::rank;
+  bool is_too_large = false;                   ///< by the bound on memory, once the cut is known
   std::optional<ClusterOutcome> outcome = {};  ///< once simulated
 
   ComposedPoint as() const { return composed(point, sequence); }
@@ -72,8 +80,11 @@ struct ClusterAnswer {
 
 ClusterAnswer cluster_search(const ClusterQuestion&, const ClusterOptions&);
 
-/// All points of the space with their bounds, and none simulated: `rows` hold those that do not fit, too.
+/// All points of the space with the first of their bounds, and none simulated: `rows` hold those that do not fit, too.
 ClusterAnswer cluster_bounds(const ClusterQuestion&, const ClusterOptions&);
+
+/// Gives rows the best bounds that are known.
+void tighten(const ClusterQuestion&, std::span<ClusterRow>);
 
 /// Takes the answer within this budget, then within a byte less than each has needed, until nothing fits: each is that
 /// of a search by itself. They share bounds and what they have simulated. `limit` is told the budget of the outcomes

@@ -118,6 +118,9 @@ ComposedPoint composed_rank(const ClusterPoint&, bool sequence);
 /// Of it what makes the graph of a rank among replicas: nothing of stages.
 ComposedPoint composed_replica(const ClusterPoint&, bool sequence);
 
+/// Of it what makes the chain that its pipeline cuts, that pipeline last.
+ComposedPoint composed_stages(const ClusterPoint&, bool sequence);
+
 /// Which option asks for what a pass has refused (`context: ...`), and for how much: context=3; else nothing.
 std::optional<std::string> refused_option(const ClusterOptions&, std::string_view why);
 

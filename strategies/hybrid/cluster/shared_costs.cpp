@@ -1,0 +1,189 @@
+#include "strategies/hybrid/cluster/shared_costs.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "sim/io/input_error.h"
+#include "strategies/list.h"
+
+namespace plimsoll {
+namespace {
+
+ReplicaExchange exchange_of(const ClusterPoint& point, const DeviceCosts& device, CollectiveTimes& times) {
+  const auto along = [&](std::uint32_t axis, CollectiveKind kind, Bytes bytes) {
+    return bytes > Bytes{} ? times.seconds(kind, bytes, std::span(&axis, 1)) : Seconds{};
+  };
+  const auto seconds = [&](CollectiveKind kind, Bytes bytes) { return along(1, kind, bytes); };
+  const bool is_one_part = point.chunks == 1;
+  const Bytes gradients = is_one_part ? device.gradients : device.least_gradients,
+              trained = is_one_part ? device.trained : device.least_trained;
+  using enum CollectiveKind;
+  const Seconds over_positions = point.zero < 2 ? along(3, all_reduce, gradients) : Seconds{};
+  switch (point.zero) {
+    case 0:
+      return {.once = std::max(over_positions, seconds(all_reduce, gradients)), .each_time = {}};
+    case 1:
+      return {.once = std::max(over_positions, seconds(reduce_scatter, gradients) + seconds(all_gather, trained)),
+              .each_time = {}};
+    case 2:
+      return {.once = {}, .each_time = seconds(reduce_scatter, device.gradients)};
+    default:
+      return {.once = {},
+              .each_time = seconds(reduce_scatter, device.gradients) + seconds(all_gather, device.trained) +
+                           seconds(all_gather, device.read_again)};
+  }
+}
+
+void raise(ClusterRow& row, Seconds time, const MemoryBound& memory) {
+  row.bound = std::max(row.bound, time);
+  if (memory.total() > row.memory.total()) row.memory = memory;
+}
+
+std::vector<DeviceCosts> devices_as_cut(const ClusterPoint& point, const RankCosts& costs) {
+  return device_costs(costs, costs.chain, point.stages, point.chunks, point.way().shape);
+}
+
+}  // namespace
+
+std::variant<ClusterRow, std::string> ClusterCosts::bounded(const ClusterPoint& point) {
+  const Rank& made = rank(point);
+  if (const std::string* why = std::get_if<std::string>(&made)) return *why;
+  const OfRank& of_rank = std::get<OfRank>(made);
+  if (std::size_t{point.stages} * point.chunks > of_rank.costs.stages.size()) {
+    return "the model has fewer stages than the pipeline has parts";
+  }
+  const std::vector<DeviceCosts>& of_devices = devices(point, of_rank.costs);
+  const std::variant<Exchanges, std::string> exchanged = exchanges(point, of_devices);
+  if (const std::string* why = std::get_if<std::string>(&exchanged)) return *why;
+  ClusterRow row{.point = point,
+                 .sequence = of_rank.sequence,
+                 .bound = {},
+                 .memory = {},
+                 .known = point.stages == 1 ? ClusterRow::Known::order : ClusterRow::Known::rank};
+  bound(row, of_rank.costs, of_devices, std::get<Exchanges>(exchanged));
+  return row;
+}
+
+bool ClusterCosts::tighten(ClusterRow& row) {
+  using Known = ClusterRow::Known;
+  if (row.known == Known::order) return false;
+  const OfRank& of_rank = std::get<OfRank>(rank(row.point));
+  const OfStages* of = stages(row.point, of_rank);
+  const bool has_times = row.known == Known::stages;
+  row.known = has_times || of == nullptr ? Known::order : Known::stages;
+  if (has_times) {
+    const std::optional<OrderBound>& known = by_order(row.point, of_rank);
+    if (known) raise(row, known->time, known->memory);
+  } else if (of != nullptr) {
+    const std::vector<DeviceCosts> of_devices = devices_as_cut(row.point, of->costs);
+    bound(row, of->costs, of_devices, std::get<Exchanges>(exchanges(row.point, of_devices)));
+  }
+  return true;
+}
+
+void ClusterCosts::bound(ClusterRow& row, const RankCosts& costs, const std::vector<DeviceCosts>& of_devices,
+                         const Exchanges& exchanged) const {
+  const bool is_cut_known = row.known != ClusterRow::Known::rank || row.point.zero < 2;
+  const BoundedPoint of{row.point,   costs, of_devices, exchanged, question_.extent.micro_batches(row.point),
+                        is_cut_known};
+  raise(row, std::max(computation_bound(of), exchange_bound(of)), memory_bound(of));
+}
+
+const ClusterCosts::Rank& ClusterCosts::rank(const ClusterPoint& point) {
+  const StrategyInfo* transform = point.saving().transform;
+  const auto [found, is_new] =
+      ranks_.try_emplace({point.tensor, point.context, point.experts, point.samples, transform});
+  if (is_new) found->second = std::make_unique<Rank>(rank_made(point));
+  return *found->second;
+}
+
+ClusterCosts::Rank ClusterCosts::rank_made(const ClusterPoint& point) const {
+  std::string why;
+  for (const bool sequence : {true, false}) {
+    if (sequence && point.tensor == 1) continue;
+    std::variant<RankCosts, std::string> costs = question_.rank_costs(point.samples, composed_rank(point, sequence));
+    if (RankCosts* known = std::get_if<RankCosts>(&costs)) return OfRank{std::move(*known), sequence};
+    why = std::get<std::string>(std::move(costs));
+  }
+  return why;
+}
+
+const std::vector<DeviceCosts>& ClusterCosts::devices(const ClusterPoint& point, const RankCosts& costs) {
+  const auto [found, is_new] = devices_.try_emplace({&costs, point.stages, point.chunks, point.way().shape});
+  if (is_new) found->second = devices_as_cut(point, costs);
+  return found->second;
+}
+
+const ClusterCosts::OfStages* ClusterCosts::stages(const ClusterPoint& point, const OfRank& rank) {
+  constexpr std::size_t most = 128;  // in memory at once
+  ClusterPoint one = point;          // what the chain depends on
+  one.stages = one.chunks = 1;
+  one.schedule = point.way().splits_backward ? 1 : 0;
+  if (point.saving().transform == nullptr) one.saver = 0;
+  one.compression = one.offload = one.updates = 0;
+  if (stages_.size() > most) stages_.clear();
+  const auto [found, is_new] = stages_.try_emplace(one);
+  if (is_new) found->second = stages_made(point, rank);
+  return found->second.get();
+}
+
+std::unique_ptr<ClusterCosts::OfStages> ClusterCosts::stages_made(const ClusterPoint& point, const OfRank& rank) const {
+  const std::uint32_t micro_batches = question_.extent.micro_batches(point) * point.replicas;
+  std::optional<Problem> problem =
+      question_.stage_problem(point.samples, micro_batches, composed_stages(point, rank.sequence));
+  if (!problem || problem->chain->stages.size() != rank.costs.stages.size()) return nullptr;
+  RankCosts costs = rank.costs.timed_as(*problem->chain);
+  return std::make_unique<OfStages>(OfStages{*std::move(problem), std::move(costs)});
+}
+
+const std::optional<OrderBound>& ClusterCosts::by_order(const ClusterPoint& point, const OfRank& rank) {
+  const auto [found, is_new] = by_order_.try_emplace(point);
+  if (is_new) found->second = by_order_made(point, rank);
+  return found->second;
+}
+
+std::optional<OrderBound> ClusterCosts::by_order_made(const ClusterPoint& point, const OfRank& rank) {
+  const StrategyInfo* saver = point.saving().behind;
+  const bool runs_by_turns = (saver == nullptr || saver == &full_recompute_strategy) && point.offload == 0;
+  const OfStages* of = stages(point, rank);
+  if (of == nullptr || !runs_by_turns) return std::nullopt;
+  const Pass pipeline = composed_stages(point, rank.sequence).passes.back();
+  const std::optional<Bytes> unlimited;
+  try {
+    const PartitionOutcome made =
+        pipeline.strategy->partition(of->problem, pipeline.options, std::span(&unlimited, 1)).front();
+    const auto* partition = std::get_if<std::shared_ptr<const Partition>>(&made);
+    if (partition == nullptr) return std::nullopt;
+    const std::vector<DeviceCosts> of_devices = devices_as_cut(point, of->costs);
+    const std::variant<Exchanges, std::string> exchanged = exchanges(point, of_devices);
+    const std::uint32_t m = question_.extent.micro_batches(point);
+    return order_bound({point, of->costs, of_devices, std::get<Exchanges>(exchanged), m}, of->problem, **partition);
+  } catch (const InputError&) {  // the schedule refuses the point: its simulation says why
+    return std::nullopt;
+  }
+}
+
+std::variant<ClusterCosts::Exchanges, std::string> ClusterCosts::exchanges(const ClusterPoint& point,
+                                                                           const std::vector<DeviceCosts>& of_devices) {
+  Exchanges made(of_devices.size());
+  if (point.alike() == 1 && point.context == 1) return made;
+  const auto [found, is_new] =
+      times_.try_emplace({point.tensor, point.context, point.experts, point.copies, point.replicas});
+  if (is_new) found->second = times_of(point);
+  if (const std::string* why = std::get_if<std::string>(&*found->second)) return *why;
+  CollectiveTimes& times = std::get<CollectiveTimes>(*found->second);
+  for (std::size_t r = 0; r < of_devices.size(); ++r) made[r] = exchange_of(point, of_devices[r], times);
+  return made;
+}
+
+std::unique_ptr<ClusterCosts::Times> ClusterCosts::times_of(const ClusterPoint& point) const {
+  Mesh mesh{{{"groups", point.copies, true, CollectiveWay::nccl},
+             {"data", point.sharers(), true, CollectiveWay::nccl},
+             {"expert", point.experts, true, CollectiveWay::nccl},
+             {"context", point.context, false, CollectiveWay::nccl}}};
+  if (point.tensor > 1) mesh.axes.push_back({"tensor", point.tensor, false, CollectiveWay::nccl});
+  return std::make_unique<Times>(CollectiveTimes::on(question_.platform, std::move(mesh)));
+}
+
+}  // namespace plimsoll
