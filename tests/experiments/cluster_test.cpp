@@ -179,7 +179,7 @@ TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluste
                              random.chance(0.7) ? Optimizer::adam : Optimizer::none, Bytes{1'000'000'000'000});
     check_drawn_points(asked, 20, random, [&](const ClusterPoint&) { ++simulated; });
   }
-  if (all_cases()) CHECK(simulated > cases_of(1500U));
+  if (every_case()) CHECK(simulated > 1500U);
 }
 
 TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds", "[cluster]") {
@@ -200,8 +200,8 @@ TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds
       if (point.experts > 1) ++apart;
     });
   }
-  if (all_cases()) CHECK(simulated > cases_of(500U));
-  if (all_cases()) CHECK(apart > cases_of(60U));
+  if (every_case()) CHECK(simulated > 500U);
+  if (every_case()) CHECK(apart > 60U);
 }
 
 TEST_CASE("no point of a cluster that moves or packs values is faster or smaller than its bounds", "[cluster]") {
@@ -238,8 +238,8 @@ TEST_CASE("no point of a cluster that moves or packs values is faster or smaller
       if (row.point.offload + row.point.compression + row.point.updates > 0) ++moved;
     }
   }
-  if (all_cases()) CHECK(simulated > cases_of(75U));
-  if (all_cases()) CHECK(moved > cases_of(60U));
+  if (every_case()) CHECK(simulated > 75U);
+  if (every_case()) CHECK(moved > 60U);
 }
 
 /// The least memory of a device that a point of the space needs.
@@ -361,7 +361,7 @@ TEST_CASE("the parts of the time of a cluster's point sum to it in both engines"
       }
     }
   }
-  if (all_cases()) CHECK(checked > cases_of(std::size_t{500}));
+  if (every_case()) CHECK(checked > std::size_t{500});
 }
 
 TEST_CASE("a cluster is never slower with more memory, faster links or more axes", "[cluster][eleventh-5]") {
