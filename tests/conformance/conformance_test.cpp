@@ -190,7 +190,7 @@ Case random_case(std::uint64_t seed, const std::vector<Pass>& passes) {
   }
 }
 
-void judge_plan(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
+void judge_answer(const Problem& problem, const Plan& made, std::optional<Bytes> budget) {
   const std::vector<Violation> found = check(made.schedule, problem.graph, problem.platform, 1);
   INFO((found.empty() ? std::string() : found[0].what));
   REQUIRE(found.empty());
@@ -227,7 +227,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
       const PlanOutcome unlimited = plan(given.problem, passes, std::nullopt);
       REQUIRE(std::holds_alternative<Plan>(unlimited));
       const auto& free = std::get<Plan>(unlimited);
-      judge_plan(given.problem, free, std::nullopt);
+      judge_answer(given.problem, free, std::nullopt);
 
       const Bytes least = smallest_feasible(given.problem, passes);
       if (least > Bytes{0}) {
@@ -245,7 +245,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
         INFO("budget " << budgets[b]->count);
         REQUIRE(std::holds_alternative<Plan>(outcomes[b]));
         const auto& made = std::get<Plan>(outcomes[b]);
-        judge_plan(given.problem, made, budgets[b]);
+        judge_answer(given.problem, made, budgets[b]);
         CHECK(made.makespan.value >= slower * (1 - 1e-9));  // less memory is never faster
         slower = std::max(slower, made.makespan.value);
       }
@@ -271,10 +271,10 @@ TEST_CASE("with kernels timed as measured strategies for graphs are legal and ke
       const PlanOutcome unlimited = plan(problem, passes, std::nullopt);
       const Plan* free = std::get_if<Plan>(&unlimited);
       if (free == nullptr) continue;
-      judge_plan(problem, *free, std::nullopt);
+      judge_answer(problem, *free, std::nullopt);
       const Bytes budget{free->peak.count * 9 / 10};
       const PlanOutcome within = plan(problem, passes, budget);
-      if (const Plan* made = std::get_if<Plan>(&within)) judge_plan(problem, *made, budget);
+      if (const Plan* made = std::get_if<Plan>(&within)) judge_answer(problem, *made, budget);
       ++judged;
     } catch (const InputError&) {  // it is for other graphs
     }

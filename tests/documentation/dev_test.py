@@ -22,12 +22,6 @@ echo "Setting up second (1.0) ..."
 """
 
 CTEST = """#!/bin/sh
-if [ "$2" = build-core ]; then
-  mkdir -p build-core/Testing/Temporary
-  printf '1/1 Testing: core\\n1.500 s: a case\\n' >build-core/Testing/Temporary/LastTest.log
-  echo '<testsuite><testcase name="core" time="4"/></testsuite>' >build-core/Testing/durations.xml
-  exit 0
-fi
 mkdir -p build-whole/Testing/Temporary
 cat >build-whole/Testing/Temporary/LastTest.log <<TXT
 1/3 Testing: first
@@ -162,9 +156,8 @@ class Test(unittest.TestCase):
     def test_it_says_how_long_each_test_took(self):
         _, run = self.run_test(then="slow")
         self.assertEqual(run.stdout.splitlines(),
-                         ["programs, 16.5 s together:", "     12.0 s  second", "      4.0 s  sanitized core", "      0.5 s  first",
-                          "cases of half a second and more, 2.2 s together:", "      1.5 s  sanitized core: a case",
-                          "      0.7 s  second: a case"])
+                         ["programs, 12.5 s together:", "     12.0 s  second", "      0.5 s  first",
+                          "cases of half a second and more, 0.7 s together:", "      0.7 s  second: a case"])
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "dev").write_bytes(DEV.read_bytes())
             none = subprocess.run(["bash", f"{folder}/dev", "slow"], capture_output=True, text=True)
@@ -196,7 +189,7 @@ class Test(unittest.TestCase):
         self.assertNotIn("WERROR", self.run_test()[0])
         asked, _ = self.run_test("--strict")
         self.assertEqual([line for line in asked.splitlines() if line.startswith("--preset")],
-                         ["--preset whole -DPLIMSOLL_WERROR=ON", "--preset core -DPLIMSOLL_WERROR=ON"])
+                         ["--preset whole -DPLIMSOLL_WERROR=ON"])
         self.assertEqual((ROOT / ".ci/run").read_text().splitlines()[-1], "./dev test --strict")
 
     def test_an_option_that_it_does_not_have_is_refused(self):

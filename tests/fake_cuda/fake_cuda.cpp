@@ -31,7 +31,7 @@ namespace {
 
 using fake::Machine;
 
-struct Allocation {
+struct OwnedBytes {
   int gpu = 0;
   std::size_t bytes = 0;
   std::unique_ptr<std::byte[]> storage;
@@ -42,7 +42,7 @@ struct State {
   std::mt19937_64 random;
   std::vector<CUstream_st*> streams;
   std::vector<std::unique_ptr<CUevent_st>> destroyed;
-  std::map<void*, Allocation> device, host;
+  std::map<void*, OwnedBytes> device, host;
   int current = 0, records = 0, early_frees = 0;
   std::string issued;
   float clock = 0;
@@ -84,13 +84,13 @@ cudaError_t drain() {
   return empty ? cudaSuccess : cudaErrorLaunchTimeout;
 }
 
-void* aligned_in(const Allocation& made) {
+void* aligned_in(const OwnedBytes& made) {
   const auto address = reinterpret_cast<std::uintptr_t>(made.storage.get());
   return made.storage.get() + (512 - address % 512) % 512;
 }
 
-void* allocated(std::map<void*, Allocation>& where, int gpu, std::size_t bytes) {
-  Allocation made{gpu, bytes, std::make_unique<std::byte[]>(bytes + 512)};
+void* allocated(std::map<void*, OwnedBytes>& where, int gpu, std::size_t bytes) {
+  OwnedBytes made{gpu, bytes, std::make_unique<std::byte[]>(bytes + 512)};
   void* address = aligned_in(made);
   std::memset(address, 0xFF, bytes);
   where[address] = std::move(made);
@@ -327,7 +327,7 @@ cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t 
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   plimsoll::fake::enqueue(stream, [address] {
-    const plimsoll::Allocation& made = state().device.at(address);
+    const plimsoll::OwnedBytes& made = state().device.at(address);
     std::memset(address, 0xFF, made.bytes);  // who reads it later reads this; the memory itself stays for him to do so
     static std::vector<std::unique_ptr<std::byte[]>> graves;
     graves.push_back(std::move(state().device.at(address).storage));

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How long the tests of a run took, the longest first: programs by ctest's JUnit file, cases of half a second and more by what
-Catch2 printed into LastTest.log. Those of the build folder with sanitizers say so.
+Catch2 printed into LastTest.log.
 
-    tests/program/slow.py BUILD_FOLDER...
+    tests/program/slow.py BUILD_FOLDER
 """
 import pathlib
 import re
@@ -23,16 +23,15 @@ def table(head, rows):
 def times(folder):
     """Of the folder's last run: programs and cases, each with its seconds."""
     testing = pathlib.Path(folder) / "Testing"
-    label = "sanitized " if testing.parent.name == "build-core" else ""
     root = xml.etree.ElementTree.parse(testing / "durations.xml").getroot()
-    programs = [(float(case.get("time")), label + case.get("name")) for case in root.iter("testcase")]
-    cases = [(float(seconds), f"{label}{program}: {name}") for program, text in left_out.parts(testing / "Temporary/LastTest.log")
+    programs = [(float(case.get("time")), case.get("name")) for case in root.iter("testcase")]
+    cases = [(float(seconds), f"{program}: {name}") for program, text in left_out.parts(testing / "Temporary/LastTest.log")
              for seconds, name in CASE.findall(text)]
     return programs, cases
 
 
-def main(*folders):
-    programs, cases = (sum(lists, []) for lists in zip(*map(times, folders)))
+def main(folder):
+    programs, cases = times(folder)
     print("\n".join(table("programs", programs) + table("cases of half a second and more", cases)))
 
 

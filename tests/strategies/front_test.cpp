@@ -139,7 +139,7 @@ struct ExampleOptions {
   bool any = true;
 };
 
-constexpr auto example_options =
+constexpr auto front_options =
     options_of<ExampleOptions>(option_of<&ExampleOptions::any>({.name = "any", .words = "off on"}));
 
 /// Of 5 and 6 bytes, behind another pass of 4 and 5, the larger one faster.
@@ -161,7 +161,7 @@ TEST_CASE("a strategy of one function for all budgets answers each and names the
   const PartTask task{problem, partition, PartId{0}};
   const std::vector<std::optional<Bytes>> budgets{Bytes{4}, Bytes{5}, std::nullopt};
   const Tape before;
-  Options options(example_options);
+  Options options(front_options);
   const std::vector<TapeOutcome> alone = kind.tapes(task, options, budgets, nullptr);
   CHECK(std::get<Infeasible>(alone[0]).reason == "needs more");
   CHECK(std::get<Infeasible>(alone[0]).smallest == Bytes{5});
