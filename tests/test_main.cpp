@@ -57,7 +57,7 @@ class Repeats : public Listener {
 CATCH_REGISTER_LISTENER(Repeats)
 
 constexpr int wrong_use = 2;
-constexpr unsigned parts = 11;
+constexpr unsigned elevenths = 11, turns = 33;
 
 bool choose_case() {
   const char* word = std::getenv("PLIMSOLL_CASE");
@@ -69,13 +69,15 @@ bool knows_which_tests() {
   return plimsoll::every_case() || std::getenv("PLIMSOLL_TESTS") == nullptr;
 }
 
-/// Of the tests that take seconds ten elevenths, unless tests are named or all are asked for.
+/// Of the tests that take seconds those of other elevenths and turns, unless tests are named or all are asked for.
 void leave_out_shares(Catch::Session& session) {
   std::vector<std::string>& asked = session.configData().testsOrTags;
   if (plimsoll::every_case() || plimsoll::random_case_state().chosen || !asked.empty()) return;
   std::string others = "~[.]";  // a filter that only leaves out would run hidden tests, too
-  for (unsigned part = 0; part < parts; ++part) {
-    if (part != *plimsoll::turn() % parts) others += "~[eleventh-" + std::to_string(part) + "]";
+  for (const auto& [share, of] : {std::pair{"eleventh", elevenths}, {"turn", turns}}) {
+    for (unsigned part = 0; part < of; ++part) {
+      if (part != *plimsoll::turn() % of) others += std::string("~[") + share + "-" + std::to_string(part) + "]";
+    }
   }
   asked.push_back(std::move(others));
 }

@@ -254,7 +254,7 @@ TEST_CASE("every strategy is legal, keeps its promise and its budget, and never 
 }
 
 TEST_CASE("with kernels timed as measured strategies for graphs are legal and keep their promise",
-          "[conformance][eleventh-1]") {
+          "[conformance][turn-17]") {
   // Norms and products of sizes, fused attention, gradients that later micro-batches add to.
   const auto model =
       synthetic_model("llama:layers=1,width=64,heads=4,kv_heads=2,inner=96,sequence=16,batch=2,vocabulary=48");

@@ -80,7 +80,7 @@ Problem random_pipeline(std::uint64_t seed, const std::vector<Pass>& passes) {
   return problem_of(with_weight_times(std::move(chain)), gpus(machine), options);
 }
 
-TEST_CASE("pipelines of unequal stages, with memory strategies in them, within budgets", "[pipelining][eleventh-9]") {
+TEST_CASE("pipelines of unequal stages, with memory strategies in them, within budgets", "[pipelining][turn-13]") {
   std::size_t squeezed = 0;
   for (const std::uint64_t seed : fewer_cases(1, 40)) {
     for (std::size_t k = 0; k < std::size(pipelines); ++k) {

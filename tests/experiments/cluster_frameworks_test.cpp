@@ -244,7 +244,7 @@ void check_read_back(const std::string& framework, const std::string& options, c
 
 }  // namespace
 
-TEST_CASE("what a framework is told is the point that a cluster has chosen for it", "[cluster][program][eleventh-2]") {
+TEST_CASE("what a framework is told is the point that a cluster has chosen for it", "[cluster][program][turn-2]") {
   for (const std::string saver : {"none", "core", "full"}) {
     for (const std::string options :
          {",p=1,z=0", ",t=2,p=2,z=1,schedule=interleaved,chunks=2", ",t=1,p=1,z=3,d=8", ",p=1,z=2,t=4", ",p=4,t=2",
@@ -312,7 +312,7 @@ TEST_CASE("a framework is refused by name what it cannot run", "[cluster][progra
   refused("for=nemo", "cluster.for: expected any, megatron, torchtitan, deepspeed or pytorch");
 }
 
-TEST_CASE("a cluster for a framework is no faster than one for any", "[cluster][program][eleventh-2]") {
+TEST_CASE("a cluster for a framework is no faster than one for any", "[cluster][program][turn-11]") {
   const auto makespan = [](const std::string& options) {
     const ProgramRun run = asked_for_framework(options);
     INFO(run.err);

@@ -364,7 +364,7 @@ TEST_CASE("the parts of the time of a cluster's point sum to it in both engines"
   if (every_case()) CHECK(checked > std::size_t{500});
 }
 
-TEST_CASE("a cluster is never slower with more memory, faster links or more axes", "[cluster][eleventh-5]") {
+TEST_CASE("a cluster is never slower with more memory, faster links or more axes", "[cluster][turn-20]") {
   const auto best = [](const ClusterMachine& machine, const std::string& more = "") {
     const ClusterAsked asked(cluster_model(4), machine, 8, "points=100000,chunks=2" + more);
     ClusterProblems problems(asked.question, asked.trace, asked.platform);
@@ -490,7 +490,7 @@ TEST_CASE("what a cluster answers on each axis takes the same time asked by itse
   }
 }
 
-TEST_CASE("a portfolio on several devices is as fast as the cluster that it asks", "[cluster][program][eleventh-8]") {
+TEST_CASE("a portfolio on several devices is as fast as the cluster that it asks", "[cluster][program][turn-5]") {
   const ClusterFiles files({.in_node = 2});
   const auto makespan = [&](const std::string& strategy) {
     const ProgramRun run = plimsoll("simulate --json --trace " + cluster_model(2) + " --platform " + files.platform +

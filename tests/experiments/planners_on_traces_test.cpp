@@ -109,7 +109,7 @@ TEST_CASE("capuchin on a V100 is never slower with a faster link", "[offload][el
   }
 }
 
-TEST_CASE("cut=joint is faster than any other cut and recomputation", "[joint][eleventh-1]") {
+TEST_CASE("cut=joint is faster than any other cut and recomputation", "[joint][turn-23]") {
   Question asked;
   asked.trace = "resnet50_b8_cpu";
   asked.platform = "h100_sxm_8";
@@ -163,7 +163,7 @@ std::int64_t noted(const Graph& graph, const std::string& key) {
 }
 
 TEST_CASE("Checkmate's networks: peaks, working sets, and no heuristic faster than what is proven",
-          "[checkmate][eleventh-10]") {
+          "[checkmate][turn-8]") {
   const TemporaryFolder folder;
   const std::vector<Graph> networks = checkmate_networks();
   if (networks.empty()) {

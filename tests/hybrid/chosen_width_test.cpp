@@ -41,7 +41,7 @@ Seconds simulated_time(const Problem& problem, const std::string& spec) {
 
 }  // namespace
 
-TEST_CASE("the width in front of a pipeline is the fastest of all", "[hybrid][eleventh-0]") {
+TEST_CASE("the width in front of a pipeline is the fastest of all", "[hybrid][turn-32]") {
   for (const char* platform : {"h100_sxm_8", "pcie_4x_rtx4090"}) {
     const Problem problem = transformer_on(platform);
     for (const auto& [search, behind] : {std::pair("hsm2dl", "|1f1b(cut=joint)"), std::pair("optcnn", "|1f1b|rotor"),

@@ -90,7 +90,7 @@ void judge_all(const Problem& problem, std::span<const Pass> passes) {
 
 }  // namespace
 
-TEST_CASE("every hybrid strategy keeps what strategies promise on 1, 2 and 4 devices", "[hybrid][eleventh-0]") {
+TEST_CASE("every hybrid strategy keeps what strategies promise on 1, 2 and 4 devices", "[hybrid][turn-1]") {
   struct Shape {
     int nodes, devices;
     double between_nodes;

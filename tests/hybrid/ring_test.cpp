@@ -212,7 +212,7 @@ TEST_CASE("what ranks of a ring compute is what one device computes", "[hybrid][
   CHECK(compared > 1000);
 }
 
-TEST_CASE("ring attention works with other strategies", "[hybrid][ring]") {
+TEST_CASE("ring attention works with other strategies", "[hybrid][ring][eleventh-2]") {
   const std::string model = ring_model({.s = 64, .h = 64});
   for (const std::string& spec :
        {ring_of(8), ring_of(4, "|greedy_recompute"), ring_of(4, "|snapshot"), ring_of(8, "|offload_greedy"),

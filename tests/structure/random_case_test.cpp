@@ -171,6 +171,9 @@ TEST_CASE("a stand-in of eleventh 4", "[eleventh-4]") {
 TEST_CASE("a stand-in of eleventh 10", "[eleventh-10]") {
   SUCCEED();
 }
+TEST_CASE("a stand-in of turn 15", "[turn-15]") {
+  SUCCEED();
+}
 
 TEST_CASE("33 turns have each 33rd of the cases") {
   std::string all;
@@ -185,21 +188,28 @@ TEST_CASE("33 turns have each 33rd of the cases") {
 TEST_CASE("tests tagged with a share run in that share of the turns, where all are asked for, and where they are named",
           "[repeat]") {
   const auto stand_ins = [](const std::string& text) {
-    std::string elevenths;
-    for (const std::string eleventh : {"0", "4", "10"}) {
-      if (times("a stand-in of eleventh " + eleventh + "\n", text) == 1) elevenths += eleventh + " ";
+    std::string shares;
+    for (const std::string share : {"eleventh 0", "eleventh 4", "eleventh 10", "turn 15"}) {
+      if (times("a stand-in of " + share + "\n", text) == 1) shares += share + " ";
     }
-    return elevenths;
+    return shares;
   };
-  for (const auto& [turn, expected] :
-       {std::pair{0, "0 "}, {4, "4 "}, {5, ""}, {10, "10 "}, {11, "0 "}, {15, "4 "}, {16, ""}, {32, "10 "}}) {
+  for (const auto& [turn, expected] : {std::pair{0, "eleventh 0 "},
+                                       {4, "eleventh 4 "},
+                                       {5, ""},
+                                       {10, "eleventh 10 "},
+                                       {11, "eleventh 0 "},
+                                       {15, "eleventh 4 turn 15 "},
+                                       {16, ""},
+                                       {32, "eleventh 10 "}}) {
     const std::string of_turn = "PLIMSOLL_TURN=" + std::to_string(turn) + " " + this_program();
     const std::string listed = run(of_turn + " --list-tests");
     CHECK(stand_ins(listed) == expected);
     CHECK(times("a case that ends by an exception is repeated too\n", listed) == 1);
     CHECK(times("(1 assertion in 1 test case)", run(of_turn + " 'a stand-in of eleventh 4'")) == 1);
   }
-  CHECK(stand_ins(run("PLIMSOLL_TURN=1 PLIMSOLL_TESTS=all " + this_program() + " --list-tests")) == "0 4 10 ");
+  CHECK(stand_ins(run("PLIMSOLL_TURN=1 PLIMSOLL_TESTS=all " + this_program() + " --list-tests")) ==
+        "eleventh 0 eleventh 4 eleventh 10 turn 15 ");
 }
 
 TEST_CASE("a case that ends by an exception is repeated too", "[repeat]") {

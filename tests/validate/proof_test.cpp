@@ -128,7 +128,7 @@ TEST_CASE("every strategy for graphs trains as plain training does", "[validate]
 }
 
 TEST_CASE("plans of snapshot train as plain training does, with copies and without, and take what they promise",
-          "[validate][eleventh-10]") {
+          "[validate][turn-25]") {
   std::size_t repeated = 0, moved = 0;
   for (const std::string& network : {networks[1], networks[2]}) {
     const Training training = training_of(network + ",view=graph,updates=adam", one_gpu(), {.micro_batches = 1});

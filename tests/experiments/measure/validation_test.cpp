@@ -210,7 +210,7 @@ TEST_CASE("calibrate measures both parts of a chain's backwards", "[program][ele
 }
 
 TEST_CASE("validate runs schedules whose backwards are in two parts, and says why not with a graph",
-          "[program][eleventh-8]") {
+          "[program][turn-29]") {
   const TemporaryFolder folder;
   const std::string file = (folder / "tiny.yaml").string(), out = (folder / "out").string();
   std::ofstream(file) << "format: plimsoll.validation.v1\nname: tiny\nplatform: validate/cpu_link.yaml\nrounds: 1\n"
@@ -229,7 +229,7 @@ TEST_CASE("validate runs schedules whose backwards are in two parts, and says wh
   for (const nlohmann::json& row : rows) CHECK(row["measured_peak_bytes"] == row["predicted_peak_bytes"]);
 }
 
-TEST_CASE("validate writes a row a schedule and a summary over all", "[program][eleventh-2]") {
+TEST_CASE("validate writes a row a schedule and a summary over all", "[program][turn-14]") {
   const TemporaryFolder folder;
   const std::string file = (folder / "tiny.yaml").string(), out = (folder / "out").string();
   std::ofstream(file) << "format: plimsoll.validation.v1\nname: tiny\nplatform: validate/cpu_link.yaml\nrounds: 2\n"

@@ -35,7 +35,7 @@ constexpr Published zero_bubble[] = {
 };
 
 TEST_CASE("zero bubble's experiment gives the published idle shares, in seconds as in microseconds",
-          "[papers][eleventh-0]") {
+          "[papers][turn-4]") {
   const std::string folder = "experiments/papers/zero_bubble/",
                     experiment = text_of("experiments/papers/zero_bubble.yaml");
   constexpr std::array devices{16, 24, 32};

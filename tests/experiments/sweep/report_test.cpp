@@ -325,7 +325,7 @@ Json load_of_one() {
           {"bound", {{"largest", nullptr}, {"points", Json::array()}}}};
 }
 
-TEST_CASE("a report shows the load line of its folder before all figures", "[report][load]") {
+TEST_CASE("a report shows the load line of its folder before all figures", "[report][load][eleventh-9]") {
   if (!matplotlib_is_here()) return;
   const TemporaryFolder folder;
   write_sweep_to(folder);

@@ -111,7 +111,7 @@ TEST_CASE("compress_plan is near the best of all choices of bits", "[compression
 }
 
 TEST_CASE("compress_plan is near the best of all choices of bits and of values that are made again",
-          "[compression][compress_plan][eleventh-1]") {
+          "[compression][compress_plan][turn-26]") {
   for (const bool chains : {false, true}) {
     Gaps gaps;
     for (const RandomCase seed : random_cases(1, 60)) {
