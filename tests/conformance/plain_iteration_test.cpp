@@ -52,7 +52,7 @@ Platform two_others() {
 }
 
 TEST_CASE("what plain training takes, beside pipelines, ranks, placements and parameters elsewhere",
-          "[conformance][eleventh-6]") {
+          "[conformance][turn-28]") {
   for (const RandomCase seed : fewer_cases(1, 20)) {
     const double share = std::array{0.5, 0.75, 1.25}[seed % 3];
     for (const std::string spec : {"1f1b(stages=1)",

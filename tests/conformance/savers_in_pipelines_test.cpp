@@ -56,7 +56,7 @@ Problem pipeline_to_save_in(std::uint64_t seed, const std::vector<Pass>& passes)
                      .backward = backward_for(passes)});
 }
 
-TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets", "[pipelining][eleventh-7]") {
+TEST_CASE("savers that plan whole models, in parts of pipelines, within budgets", "[pipelining][turn-16]") {
   std::size_t saved = 0;
   for (const std::uint64_t seed : fewer_cases(1, 30)) {
     for (std::size_t k = 0; k < std::size(savers); ++k) {

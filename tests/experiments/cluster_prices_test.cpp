@@ -51,7 +51,7 @@ constexpr std::int64_t priced_memory = 1'600'000;
 
 }  // namespace
 
-TEST_CASE("a price of a cluster is the answer to the changed question", "[cluster][program][eleventh-6]") {
+TEST_CASE("a price of a cluster is the answer to the changed question", "[cluster][program][turn-7]") {
   const nlohmann::json made = priced({}, "t=1+2+4,prices=yes", priced_memory);
   const auto price = [&](const std::string& change) -> std::optional<nlohmann::json> {
     for (const nlohmann::json& each : made["prices"]) {

@@ -222,7 +222,7 @@ TEST_CASE("a plan for PyTorch by hand: a and b run without saving, and again fro
 }
 
 TEST_CASE("every plan for PyTorch runs through a second reader, its live bytes to the byte",
-          "[program][pytorch][eleventh-4]") {
+          "[program][pytorch][turn-10]") {
   const json trace = small_trace();
   const std::string plain = planned(trace, "store_all").out;
   CHECK(json::parse(plain)["predicted"]["one_after_the_other_s"] == 12.0);

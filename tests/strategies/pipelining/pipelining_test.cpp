@@ -370,7 +370,7 @@ TEST_CASE("a balanced cut has the shortest longest part, a uniform one parts of 
   }
 }
 
-TEST_CASE("zero bubble's published tables, to the printed digit", "[pipelining][eleventh-6]") {
+TEST_CASE("zero bubble's published tables, to the printed digit", "[pipelining][turn-19]") {
   for (const Row& row : published) {
     INFO("p " << row.p << ", m " << row.m << ", h " << row.h);
     CHECK(bubble("1f1b", row, 1) == Approx(row.one_f_one_b).margin(1e-9));

@@ -94,7 +94,7 @@ TEST_CASE("v_min, v_half and 1f1b_v are never longer than the published program'
   }
 }
 
-TEST_CASE("zero bubble's strategies: a faster network makes no iteration longer", "[pipelining][eleventh-6]") {
+TEST_CASE("zero bubble's strategies: a faster network makes no iteration longer", "[pipelining][turn-22]") {
   for (const RandomCase seed : fewer_cases(1, 24)) {
     Random random(seed);
     const std::uint32_t p = random.between(2, 5), m = random.between(p, 3 * p);

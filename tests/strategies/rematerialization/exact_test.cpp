@@ -180,7 +180,7 @@ TEST_CASE("exact says of a smallest budget whether it is proven", "[exact]") {
   if (all_cases()) CHECK(unproven > cases_of(10U));
 }
 
-TEST_CASE("exact names the limit that stopped it", "[exact][eleventh-7]") {
+TEST_CASE("exact names the limit that stopped it", "[exact][turn-31]") {
   const Problem problem = problem_of(unit_net(12), gpus({}));
   CHECK(planned(problem, "exact", Bytes{7}).note.empty());
   CHECK(
