@@ -14,8 +14,8 @@
 //   for (const RandomCase seed : fewer_cases(1, 200)) ...
 //   if (all_cases()) CHECK(of_all_together > cases_of(100));
 //
-// A test that takes seconds and cannot draw fewer is tagged with one of [eleventh-0] to [eleventh-10]: a program that is
-// not told which tests to run runs one of these elevenths, by PLIMSOLL_TURN (N mod 11), and with PLIMSOLL_TESTS=all
+// A test that takes seconds and cannot draw fewer is tagged with one of [eleventh-0] to [eleventh-10]: a program that
+// is not told which tests to run runs one of these elevenths, by PLIMSOLL_TURN (N mod 11), and with PLIMSOLL_TESTS=all
 // every one. One that takes ten seconds is tagged with [turn-0] to [turn-32], its only turn (N mod 33).
 
 #include <concepts>
