@@ -216,12 +216,18 @@ Seconds FewValues::bound(Bytes budget) {
   return bound;
 }
 
+/// Exchanges that nothing hides keep plain training, too, from the bound. Where no bytes are short it is the best.
+bool FewValues::is_as_fast_as_plain(const PlannedTape& plan) const {
+  const PlannedTape* plain = plans_.front()->best(std::nullopt);
+  return plain != nullptr && reaches(plan.makespan, plain->makespan);
+}
+
 const PlannedTape* FewValues::faster(Bytes budget, const PlannedTape* known) {
   const PlannedTape* best = known;
   const auto keep = [&](const PlannedTape* plan) {
     if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
   };
-  if (best != nullptr && reaches(best->makespan, begun(budget).bound)) return nullptr;
+  if (best != nullptr && (reaches(best->makespan, begun(budget).bound) || is_as_fast_as_plain(*best))) return nullptr;
   keep(others(budget));
   for (std::int64_t k = searched_levels; k > 0; --k) {
     const Bytes at = level(k, searched_levels);

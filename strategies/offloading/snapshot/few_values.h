@@ -62,6 +62,7 @@ class FewValues {
   void branch(Answer&, Bytes budget, std::span<const Proven>);
   void ask_programs(Answer&, Bytes budget, std::span<const Proven>);
   bool is_close(const Answer&) const;
+  bool is_as_fast_as_plain(const PlannedTape&) const;
 
   const PartTask& task_;
   std::vector<SnapshotPlans*> plans_;
