@@ -386,9 +386,9 @@ class Validator {
       std::cerr << "measuring " << next << '\n';
       return true;
     };
-    constexpr std::size_t repetitions = 15;
+    constexpr std::uint32_t enough = 15;  // and no more often than the networks are measured
     const std::optional<MachineRates> rates =
-        backend_->measure(pace_to_host(shape_), pace_to_device(shape_), repetitions, proceed);
+        backend_->measure(pace_to_host(shape_), pace_to_device(shape_), std::min(enough, asked_.rounds), proceed);
     EXPECTS(rates);
     by_ = {made_by(request_.command_line), today(), backend_->device(), backend_->library()};
     const std::string text = calibrated_platform(shape_, shape_.name, *rates, by_);
