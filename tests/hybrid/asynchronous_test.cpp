@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -85,8 +86,10 @@ TEST_CASE("a product whose input is gathered runs with what is there while the n
   const Graph made = with_asynchronous_products(gathered_product(), Mesh{{{"tensor", 4}}}, "tensor");
   REQUIRE(made.ops.size() == 7);
   std::size_t shifts = 0, products = 0;
+  std::set<StorageId> blocks{made[made.ops.front().inputs.front()].storage};
   for (const Op& op : made.ops) {
     if (collective_of(op)) {
+      CHECK(blocks.insert(made[op.outputs.front()].storage).second);  // beside the one that is multiplied
       CHECK(op.kind == "shift");
       CHECK(runs_beside(op));
       CHECK(exchanged_bytes(made, op) == Bytes{4 * 6});

@@ -628,6 +628,7 @@ TEST_CASE("hybrid strategies work with those of other families", "[hybrid]") {
                            "zero3(overlap=none)|rotor",
                            "zero2(ranks=4,overlap=none)|1f1b",
                            "zero3(reshard_after_forward=4,prefetch=2)|greedy_recompute",
+                           "zero3(reshard_after_forward=2,prefetch=4)",
                            "megatron(tensor=2)|zero3(reshard_after_forward=2)",
                            "data_parallel(ranks=2)|zero3(ranks=4,reshard_after_forward=2)",
                            "zero3(ranks=4,reshard_after_forward=2)|1f1b|rotor"}) {

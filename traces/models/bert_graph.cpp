@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "sim/io/input_error.h"
 #include "traces/models/encoder_blocks.h"
 #include "traces/models/encoder_graphs.h"
 
@@ -97,16 +96,7 @@ class BertBuilder : private EncoderBlocks {
     const Made bent = gelu(turned.outs[0], "head.gelu");
     const Made widened = converted(bent.out, wide(), "head.norm.to", "b s w");
     const Made normed = layer_norm(widened.out, "head.norm", of_.width);
-    const double numbers = static_cast<double>(of_.batch) * of_.sequence;
-    const Products logits = product("head",
-                                    {.x = "b s w!",
-                                     .weight = "v w",
-                                     .bias = "v",
-                                     .made = "b s v",
-                                     .flops = 2 * numbers * of_.width * of_.vocabulary,
-                                     .outputs = {"logits"},
-                                     .shape = {of_.batch, of_.sequence, of_.vocabulary}},
-                                    normed.out, table_, weight("head.bias", {of_.vocabulary}));
+    const Products logits = word_logits(normed.out, table_, of_.vocabulary, weight("head.bias", {of_.vocabulary}));
     end_stage([=](TensorId d) {
       return turned.backward(bent.backward(widened.backward(normed.backward(logits.backward(d)))));
     });
@@ -133,13 +123,12 @@ class BertBuilder : private EncoderBlocks {
 }  // namespace
 
 Graph bert_graph(const BertGraph& sizes) {
-  if (sizes.width % sizes.heads != 0) {
-    throw InputError(fmt::format("bert: heads: must divide width {}, found {}", sizes.width, sizes.heads));
-  }
-  if (sizes.sequence > sizes.positions) {
-    throw InputError(fmt::format("bert: sequence: at most positions {}, found {}", sizes.positions, sizes.sequence));
-  }
-  refuse_eager_autocast("bert", sizes.attention, sizes.dtype);
+  refuse_sizes("bert", {.width = sizes.width,
+                        .heads = sizes.heads,
+                        .sequence = sizes.sequence,
+                        .positions = sizes.positions,
+                        .attention = sizes.attention,
+                        .dtype = sizes.dtype});
   return BertBuilder(sizes).run();
 }
 

@@ -102,10 +102,18 @@ EagerModules::Mixed EagerModules::eager_attention(const std::array<TensorId, 3>&
       }};
 }
 
-void refuse_eager_autocast(std::string_view model, std::uint32_t attention, std::uint32_t dtype) {
-  if (EagerModules::attentions.at(attention) != "eager" || EagerModules::precisions.at(dtype) != "amp") return;
-  throw InputError(
-      fmt::format("{}: attention=eager: expected one dtype, found amp, under which types of scores change", model));
+void refuse_sizes(std::string_view model, const AskedSizes& asked) {
+  if (asked.width % asked.heads != 0) {
+    throw InputError(fmt::format("{}: heads: must divide width {}, found {}", model, asked.width, asked.heads));
+  }
+  if (asked.sequence > asked.positions) {
+    throw InputError(
+        fmt::format("{}: sequence: at most positions {}, found {}", model, asked.positions, asked.sequence));
+  }
+  if (EagerModules::attentions.at(asked.attention) == "eager" && EagerModules::precisions.at(asked.dtype) == "amp") {
+    throw InputError(
+        fmt::format("{}: attention=eager: expected one dtype, found amp, under which types of scores change", model));
+  }
 }
 
 }  // namespace plimsoll

@@ -128,7 +128,12 @@ class EagerModules : protected FormulaGraph {
   std::optional<TensorId> kept_logits_;
 };
 
-/// Throws where attention from kernels is asked for under autocast, which changes types between them.
-void refuse_eager_autocast(std::string_view model, std::uint32_t attention, std::uint32_t dtype);
+/// What a language model is asked for; of EagerModules's words which attention and type.
+struct AskedSizes {
+  std::uint32_t width = 1, heads = 1, sequence = 1, positions = 1, attention = 0, dtype = 0;
+};
+/// Throws where heads do not divide the width, the sequence has more tokens than positions, or where attention from
+/// kernels is asked for under autocast, which changes types between them.
+void refuse_sizes(std::string_view model, const AskedSizes&);
 
 }  // namespace plimsoll

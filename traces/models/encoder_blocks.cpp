@@ -19,6 +19,20 @@ EagerModules::Products EncoderBlocks::dense(const std::string& name, TensorId x,
                  x, weight(name + ".weight", {outputs, inputs}), weight(name + ".bias", {outputs}));
 }
 
+EagerModules::Products EncoderBlocks::word_logits(TensorId x, TensorId table, std::int64_t vocabulary,
+                                                  std::optional<TensorId> bias) {
+  const double numbers = static_cast<double>(sizes_.samples) * static_cast<double>(sizes_.positions);
+  return product("head",
+                 {.x = "b s w!",
+                  .weight = "v w",
+                  .bias = bias ? "v" : "",
+                  .made = "b s v",
+                  .flops = 2 * numbers * static_cast<double>(sizes_.width) * static_cast<double>(vocabulary),
+                  .outputs = {"logits"},
+                  .shape = {sizes_.samples, sizes_.positions, vocabulary}},
+                 x, table, bias);
+}
+
 EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name) {
   const std::int64_t head_size = sizes_.width / sizes_.heads;
   const Shape by_head{sizes_.samples, sizes_.positions, sizes_.heads, head_size};

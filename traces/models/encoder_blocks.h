@@ -31,6 +31,8 @@ class EncoderBlocks : protected EagerModules {
   Made mlp(TensorId x, const std::string& name);
   /// A product of each position, with a bias.
   Products dense(const std::string& name, TensorId x, std::int64_t inputs, std::int64_t outputs);
+  /// Logits of each position by the table of tokens, whose rows are `vocabulary`.
+  Products word_logits(TensorId x, TensorId table, std::int64_t vocabulary, std::optional<TensorId> bias);
   /// GELU by erf: one kernel, in the type of x.
   Made gelu(TensorId x, const std::string& name);
   /// A product of the first position of each sample, with a bias; `backward` makes the gradient of all positions.

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "sim/io/input_error.h"
 #include "traces/models/eager_modules.h"
 
 namespace plimsoll {
@@ -199,13 +198,12 @@ class Gpt2Builder : private EagerModules {
 }  // namespace
 
 Graph gpt2_graph(const Gpt2Graph& sizes) {
-  if (sizes.width % sizes.heads != 0) {
-    throw InputError(fmt::format("gpt2: heads: must divide width {}, found {}", sizes.width, sizes.heads));
-  }
-  if (sizes.sequence > sizes.positions) {
-    throw InputError(fmt::format("gpt2: sequence: at most positions {}, found {}", sizes.positions, sizes.sequence));
-  }
-  refuse_eager_autocast("gpt2", sizes.attention, sizes.dtype);
+  refuse_sizes("gpt2", {.width = sizes.width,
+                        .heads = sizes.heads,
+                        .sequence = sizes.sequence,
+                        .positions = sizes.positions,
+                        .attention = sizes.attention,
+                        .dtype = sizes.dtype});
   return Gpt2Builder(sizes).run();
 }
 

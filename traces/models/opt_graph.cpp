@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "sim/io/input_error.h"
 #include "traces/models/encoder_blocks.h"
 #include "traces/models/encoder_graphs.h"
 
@@ -101,16 +100,7 @@ class OptBuilder : private EncoderBlocks {
 
   TensorId head(TensorId x) {
     const Made normed = layer_norm(x, "head.norm", of_.width);
-    const double numbers = static_cast<double>(of_.batch) * of_.sequence;
-    const Products logits = product("head",
-                                    {.x = "b s w!",
-                                     .weight = "v w",
-                                     .bias = {},
-                                     .made = "b s v",
-                                     .flops = 2 * numbers * of_.width * of_.vocabulary,
-                                     .outputs = {"logits"},
-                                     .shape = {of_.batch, of_.sequence, of_.vocabulary}},
-                                    normed.out, table_, std::nullopt);
+    const Products logits = word_logits(normed.out, table_, of_.vocabulary, std::nullopt);
     end_stage([=](TensorId d) { return normed.backward(logits.backward(d)); });
     return logits.outs[0];
   }
@@ -122,13 +112,12 @@ class OptBuilder : private EncoderBlocks {
 }  // namespace
 
 Graph opt_graph(const OptGraph& sizes) {
-  if (sizes.width % sizes.heads != 0) {
-    throw InputError(fmt::format("opt: heads: must divide width {}, found {}", sizes.width, sizes.heads));
-  }
-  if (sizes.sequence > sizes.positions) {
-    throw InputError(fmt::format("opt: sequence: at most positions {}, found {}", sizes.positions, sizes.sequence));
-  }
-  refuse_eager_autocast("opt", sizes.attention, sizes.dtype);
+  refuse_sizes("opt", {.width = sizes.width,
+                       .heads = sizes.heads,
+                       .sequence = sizes.sequence,
+                       .positions = sizes.positions,
+                       .attention = sizes.attention,
+                       .dtype = sizes.dtype});
   return OptBuilder(sizes).run();
 }
 
