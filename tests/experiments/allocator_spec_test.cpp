@@ -139,7 +139,7 @@ TEST_CASE("experiments name allocators as the command line does", "[allocator][p
 }
 
 TEST_CASE("a schedule that fits by its live bytes and not by its allocator is out of memory, in every command",
-          "[allocator][program]") {
+          "[allocator][program][eleventh-2]") {
   const TemporaryFolder folder;
   const auto text = [](const std::filesystem::path& file) { return read_text_file(file); };
   const std::string asks = " --allocator 'cuda(fraction=0.002)'" + std::string(resnet_on_h200);

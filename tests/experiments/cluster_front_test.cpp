@@ -53,7 +53,7 @@ struct FrontAsked {
 
 }  // namespace
 
-TEST_CASE("the front of a cluster is that of searches within each memory by itself", "[cluster][third-1]") {
+TEST_CASE("the front of a cluster is that of searches within each memory by itself", "[cluster][eleventh-7]") {
   const FrontAsked asked;
   const std::vector<AnsweredQuestion> front = front_of_cluster(asked.question, asked.trace, asked.platform);
   REQUIRE(front.size() > 4);
@@ -102,7 +102,7 @@ TEST_CASE("simulate prints the front of a cluster with its plans", "[cluster][pr
   }
 }
 
-TEST_CASE("a sweep asks a cluster as simulate does, for each memory", "[cluster][program][sweep][third-2]") {
+TEST_CASE("a sweep asks a cluster as simulate does, for each memory", "[cluster][program][sweep][eleventh-6]") {
   const TemporaryFolder folder;
   std::ofstream(folder / "machine.yaml") << front_machine(2, "5 GBps");
   std::ofstream(folder / "sweep.yaml")

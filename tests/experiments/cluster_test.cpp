@@ -162,7 +162,7 @@ TEST_CASE("layers that are not alike are not taken for each other", "[cluster]")
   CHECK_FALSE(with_layers(chain_of(cluster_mixture(7) + ",dense_layers=3"), 9));
 }
 
-TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluster]") {
+TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluster][eleventh-0]") {
   std::size_t simulated = 0;
   for (const RandomCase seed : fewer_cases(1, 110, 33)) {
     Random random(seed);
@@ -182,7 +182,7 @@ TEST_CASE("no point of a cluster is faster or smaller than its bounds", "[cluste
   if (every_case()) CHECK(simulated > 1500U);
 }
 
-TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds", "[cluster]") {
+TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds", "[cluster][eleventh-9]") {
   std::size_t simulated = 0, apart = 0;
   for (const RandomCase seed : fewer_cases(1, 44, 33)) {
     Random random(seed);
@@ -204,7 +204,8 @@ TEST_CASE("no point of a cluster of experts is faster or smaller than its bounds
   if (every_case()) CHECK(apart > 60U);
 }
 
-TEST_CASE("no point of a cluster that moves or packs values is faster or smaller than its bounds", "[cluster]") {
+TEST_CASE("no point of a cluster that moves or packs values is faster or smaller than its bounds",
+          "[cluster][eleventh-8]") {
   std::size_t simulated = 0, moved = 0;
   for (const RandomCase seed : fewer_cases(1, 33, 33)) {
     Random random(seed);
@@ -333,7 +334,7 @@ void check_cluster_time_parts(const ClusterPoint& point, bool has_updates, const
 
 }  // namespace
 
-TEST_CASE("the parts of the time of a cluster's point sum to it in both engines", "[cluster]") {
+TEST_CASE("the parts of the time of a cluster's point sum to it in both engines", "[cluster][eleventh-1]") {
   std::size_t checked = 0;
   for (const RandomCase seed : fewer_cases(1, 88, 33)) {
     Random random(seed);

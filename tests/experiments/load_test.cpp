@@ -130,7 +130,7 @@ TEST_CASE("where values that fit come and go, the search says of none that fits 
   if (all_cases()) CHECK(with_holes > 100);
 }
 
-TEST_CASE("load lines end where a question for each value ends, with its times and peaks", "[load]") {
+TEST_CASE("load lines end where a question for each value ends, with its times and peaks", "[load][eleventh-6]") {
   const std::string small = "transformer:layers=3,width=64,heads=8,sequence=32,vocabulary=96";
   const std::vector<LoadCase> cases{
       {small, Varied::batch, {1, 60, 1}, Bytes{15'000'000}, on_one},

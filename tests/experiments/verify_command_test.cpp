@@ -110,7 +110,7 @@ std::string list_of(const json& schedule, const json& trace) {
   return list;
 }
 
-TEST_CASE("the list of a plan comes to the same time and memory as its schedule", "[program]") {
+TEST_CASE("the list of a plan comes to the same time and memory as its schedule", "[program][eleventh-10]") {
   const std::string name = "gpt4_ops_w256_t128_b4_cpu", on = " -t " + name + " -p rtx_4090_pcie4 ";
   const json trace = json::parse(text_of("traces/data/" + name + ".json"));
   const TemporaryFolder folder;

@@ -79,7 +79,7 @@ TEST_CASE("a plan's list of ops to recompute gives the same schedule", "[policy]
   }
 }
 
-TEST_CASE("a plan with copies goes out for torchtitan and fits as it is read back", "[policy]") {
+TEST_CASE("a plan with copies goes out for torchtitan and fits as it is read back", "[policy][eleventh-10]") {
   const TemporaryFolder folder;
   const std::string file = (folder / "tags.json").string(), memory = " -m '60 GB'";
   REQUIRE(plimsoll("export torchtitan" + (on_h200 + memory) + " -s snapshot -o " + file).exit_code == 0);

@@ -333,7 +333,7 @@ void never_slower(const std::vector<std::optional<Seconds>>& made, const std::ve
 }
 
 TEST_CASE("compress_plan is never slower than a part of its ways, nor with less memory or error",
-          "[compression][compress_plan]") {
+          "[compression][compress_plan][eleventh-6]") {
   std::size_t faster = 0;
   for (const RandomCase seed : fewer_cases(1, 33)) {
     Random random(seed);
@@ -370,7 +370,7 @@ TEST_CASE("compress_plan is never slower than a part of its ways, nor with less 
 }
 
 TEST_CASE("compress_plan leaves moves to an offloading pass behind it, unless it is told otherwise",
-          "[compression][compress_plan]") {
+          "[compression][compress_plan][eleventh-0]") {
   std::size_t differ = 0;
   for (const RandomCase seed : fewer_cases(1, 20, 5)) {
     const Problem problem = small_pictures(seed, BytesPerSecond{1000});

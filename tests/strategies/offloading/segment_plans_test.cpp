@@ -218,7 +218,8 @@ Graph little_lstm(std::size_t steps) {
   return graph;
 }
 
-TEST_CASE("of a short LSTM bounds are below the optimum, and plans in the given order above it", "[snapshot]") {
+TEST_CASE("of a short LSTM bounds are below the optimum, and plans in the given order above it",
+          "[snapshot][eleventh-10]") {
   const Problem problem = problem_of(little_lstm(3), gpus({}));
   const Partition partition = one_device(problem.graph, 1, 1);
   const Bytes budget{plain_training_peak({problem, partition, PartId{0}, 1}).count * 7 / 10};

@@ -33,7 +33,8 @@ Problem little_problem(std::uint64_t seed) {
   return problem_of(random_graph(seed, random.between(1, 5)), gpus({}), options);
 }
 
-TEST_CASE("snapshot is never faster than the optimum, nor its gap less than the true one", "[snapshot][property]") {
+TEST_CASE("snapshot is never faster than the optimum, nor its gap less than the true one",
+          "[snapshot][property][eleventh-8]") {
   const std::vector<Pass> snapshot = parse_spec("snapshot(offload=no)", "test"), exact = parse_spec("exact", "test");
   std::size_t optimal = 0, plans = 0;
   for (const RandomCase seed : random_cases(1, 150)) {
@@ -176,7 +177,7 @@ TEST_CASE("of pieces those of the most seconds within the room are taken", "[sna
 }
 
 TEST_CASE("with more memory snapshot is never slower, and never without a plan where it had one",
-          "[snapshot][property]") {
+          "[snapshot][property][eleventh-1]") {
   for (const std::string_view spec : {"snapshot(offload=no)", "snapshot"}) {
     const std::vector<Pass> passes = parse_spec(std::string(spec), "test");
     for (const RandomCase seed : fewer_cases(1, 60)) {

@@ -114,7 +114,7 @@ TEST_CASE("on long logs the neighbourhoods are those of sets kept at every step"
 
 // Results not made yet and views that make an evicted storage dearer are rare: it takes many programs to meet them.
 // The numbers, of all and of an eleventh, are those of the same implementation.
-TEST_CASE("on longer random programs every decision is that of sets kept at every step", "[dtr]") {
+TEST_CASE("on longer random programs every decision is that of sets kept at every step", "[dtr][eleventh-6]") {
   std::uint64_t all = 0;
   for (const RandomCase seed : fewer_cases(1, 600)) {
     const Views views = seed % 4 == 0 ? Views::of_several : Views::of_one;
