@@ -9,7 +9,8 @@ against the program's parser (prose.py).
 Each block is run in order in a copy of the tree that is as it was before, with no `out`. A line that begins with `$ ` shows what it prints, which
 is compared, times that were taken apart. Fast commands need nothing that a bare machine has not: PyTorch, torchvision and
 scikit-learn are hidden from them. set_aside.txt has a line a command that is not run with the others, and its reason;
-a line in it that no document has any more is an error, as is a command that ends with another exit code than 0.
+a line in it that no document has any more is an error, as is a command that ends with another exit code than 0. Those that it
+calls seldom run in one of eleven turns each (PLIMSOLL_TURN), and without a turn.
 """
 import os
 import pathlib
@@ -27,6 +28,8 @@ COMMANDS = ("./dev", "plimsoll ", "build/", "/usr/bin/python3 ", "python3 ", "ap
 CPU_LIMIT_S = 60.0
 OPTIONAL = ("torch", "torchvision", "sklearn")
 PROCESSOR = ("DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")  # of which ./dev lint allows less
+TURNS = 11
+DEMO_REPORT = "plimsoll report out/demo"  # which prints what the page of experiments shows
 ELAPSED = re.compile(r"[\d.]+ (ns|us|ms|s)\b(?=.*\bsimulated in|\s*$)|(?<=simulated in)\s+[\d.]+ \w+")
 
 
@@ -109,13 +112,19 @@ def demo_rows():
 
 
 def set_aside():
-    """By command: (`slow` or `elsewhere`, reason)."""
-    table = {}
+    """By command: (`slow`, `elsewhere` or `seldom`, reason); without those whose turn it is."""
+    table, turn, seldom = {}, os.environ.get("PLIMSOLL_TURN"), 0
+    if os.environ.get("PLIMSOLL_TESTS") == "all":
+        turn = None
     for line in (ROOT / "tests/documentation/set_aside.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             kind, command, reason = (part.strip() for part in line.split(" :: "))
-            assert kind in ("slow", "elsewhere") and reason and command not in table, line
+            assert kind in ("slow", "elsewhere", "seldom") and reason and command not in table, line
             table[command] = (kind, reason)
+            if kind == "seldom":
+                if turn is None or int(turn) % TURNS == seldom % TURNS:
+                    table[command] = ("fast", reason)
+                seldom += 1
     return table
 
 
@@ -212,7 +221,7 @@ def main():
         parser = prose.Parser(program, (ROOT / "dev").read_text())
         failures += [f"{place}: {why}: {code}" for place, listed in mentions() for code in listed
                      if (why := parser.complaint(code))]
-        rows = [line for line in demo_rows() if line not in printed]
+        rows = [line for line in demo_rows() if line not in printed] if aside[DEMO_REPORT][0] == "fast" else []
         failures += [f"experiments/README.md shows of the demo what no report prints: {line}" for line in rows]
     failures += [f"set_aside.txt: nobody is told to type: {command}" for command in aside if command not in seen]
     if not slow and total > CPU_LIMIT_S:
