@@ -1,19 +1,32 @@
 """What autograd keeps for a forward, counted by storage. For kept_by_llama.py, kept_by_models.py and kept_under_autocast.py."""
 
+import gc
+import weakref
+
 import torch
 
 
+class Held:
+    """What autograd gets in a tensor's place."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
 def kept_by(forward, left_out):
-    """Bytes that autograd keeps for what `forward()` computes, without the tensors `left_out`."""
+    """Bytes that autograd keeps of what `forward()` computes, without the tensors `left_out`: for as long as its result is
+    there. What it kept for a result that nobody reads is gone by then."""
     ours = {each.untyped_storage().data_ptr() for each in left_out}
-    found = {}
+    held = []
 
     def pack(saved):
-        storage = saved.untyped_storage()
-        if storage.data_ptr() not in ours:
-            found[storage.data_ptr()] = (storage.nbytes(), saved)  # with the tensor, so that its address stays its own
-        return saved
+        made = Held(saved)
+        held.append(weakref.ref(made))
+        return made
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
-        forward()
-    return sum(size for size, _ in found.values())
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda made: made.tensor):
+        result = forward()
+    gc.collect()
+    alive = [made.tensor.untyped_storage() for made in (each() for each in held) if made is not None]
+    del result
+    return sum({each.data_ptr(): each.nbytes() for each in alive if each.data_ptr() not in ours}.values())

@@ -87,6 +87,25 @@ class LlamaBlocks : protected EagerModules {
   /// tokens pass (Jiang et al., "Mixtral of Experts", 2024; shared experts as DeepSeek's).
   Block experts(TensorId normed, const std::string& name);
 
+  /// The experts that each token passes, and their shares, in fp32; `backward` makes the gradient of the normed value
+  /// from those of the shares and of what goes to experts.
+  struct Routed {
+    TensorId chosen, shares;
+    std::function<TensorId(TensorId dshares, TensorId dn)> backward;
+  };
+  Routed routed(TensorId normed, const std::string& name);
+  /// The experts with the largest shares of a softmax, which then sum up to 1, as Mixtral's.
+  Routed routed_by_softmax(TensorId normed, const std::string& name);
+  /// Those with the largest of scores between 0 and 1 each, to which a bias that is not trained adds, from the best
+  /// groups; all in fp32, of fp32 copies (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2). What only the choice of
+  /// groups needs is not there: nothing of it is kept, and its kernels are small.
+  Routed routed_by_sigmoid(TensorId normed, const std::string& name);
+  /// What both keep of a choice: all scores, places, scores of the best, their sum, and shares.
+  struct Choice {
+    TensorId scores, chosen, best, sums, shares;
+  };
+  Choice choice(const std::string& name);
+
   const LlamaGraph& of_;
   std::int64_t samples_, tokens_, width_, head_size_;
 };

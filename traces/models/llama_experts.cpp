@@ -11,8 +11,7 @@ LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name
   const std::int64_t experts = of_.experts, places = of_.top_k,
                      inner = of_.expert_inner > 0 ? of_.expert_inner : of_.inner;
   const Shape rows{samples_, tokens_, places, width_}, wide{samples_, tokens_, places, inner},
-      both{samples_, tokens_, places, 2, inner}, by_place{samples_, tokens_, places},
-      by_expert{samples_, tokens_, experts};
+      both{samples_, tokens_, places, 2, inner}, by_place{samples_, tokens_, places};
   const auto width = static_cast<double>(width_), count = numbers() * static_cast<double>(places),
              element = static_cast<double>(element_);
   const auto fp32 = [&](const std::string& what, const Shape& shape) {
@@ -22,15 +21,8 @@ LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name
     return tensor(name + what, TensorKind::activation, by_place, 8, "int64");
   };
 
-  // Of each token the experts with the largest scores, and their shares, which sum up to 1.
-  const TensorId router = parameter(name + ".router.weight", {width_, experts}),
-                 logits = value(name + ".logits", by_expert);
-  const double routing = product(width, static_cast<double>(experts));
-  forward(name + ".router", {"linear", "b s w!, w x -> b s x", routing}, {normed, router}, {logits});
-  const TensorId scores = fp32(".scores", by_expert), chosen = indices(".chosen"), best = fp32(".best", by_place),
-                 sums = fp32(".sums", {samples_, tokens_}), shares = fp32(".shares", by_place);
-  forward(name + ".choose", {"softmax", "b s x! -> b s x, b s k, b s k, b s, b s k"}, {logits},
-          {scores, chosen, best, sums, shares});
+  const Routed routed_to = routed(normed, name);
+  const TensorId chosen = routed_to.chosen, shares = routed_to.shares;
 
   // Rows in the order of their experts: which token's they are, and where they come from.
   const TensorId sorted = indices(".sorted"), sources = indices(".sources"), back = indices(".back"),
@@ -104,15 +96,13 @@ LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name
                  {gradient(up)});
         const TensorId dn = tensor("gradient of " + name + ".normed by rows", TensorKind::gradient, token_shape(),
                                    element_),
-                       dshares = gradient(shares), dlogits = gradient(logits);
+                       dshares = gradient(shares);
         backward(name + ".dispatch", "",
                  {.kind = "index",
                   .loop = "b s k w, b s k, b s k, b s k, b s k -> b s w, b s k",
                   .moved = dispatched_back * row_numbers},
                  {dtaken, dsorted, sorted, sources, absent}, {dn, dshares});
-        backward(name + ".choose", "", {"softmax", "b s k, b s x!, b s k, b s k, b s -> b s x"},
-                 {dshares, scores, chosen, best, sums}, {dlogits});
-        const TensorId all = from_projection(name + ".router", "b s x", "w x", {dlogits, router, normed}, routing, dn);
+        const TensorId all = routed_to.backward(dshares, dn);
         return dbeside ? added(*dbeside, all, name + ".shared", " (both)") : all;
       }};
 }

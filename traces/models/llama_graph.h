@@ -20,6 +20,8 @@ struct LlamaGraph {
   std::uint32_t window = 0;  ///< keys that a query sees, its own among them; 0: all before it
   // Mixture of experts behind `dense_layers` layers with an MLP: none without experts.
   std::uint32_t experts = 0, top_k = 2, expert_inner = 0, shared = 0, dense_layers = 0;
+  static constexpr std::array<std::string_view, 2> routers{"softmax", "sigmoid"};
+  std::uint32_t router = 0;  ///< how experts are chosen: which of `routers`
   // Latent attention: none without kv_rank. Queries are projected at once without q_rank. Of a head: numbers of queries
   // and keys that positions do not turn, that they turn, and numbers of values.
   std::uint32_t kv_rank = 0, q_rank = 0, head_size = 128, rope_size = 64, value_size = 128;

@@ -110,6 +110,7 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("top_k", l.top_k, 1, 1 << 16),
             unset_option("expert_inner", l.expert_inner, 1 << 22, "inner"),
             unset_option("shared", l.shared, 1 << 10, "none"),
+            word_option("router", l.router, {LlamaGraph::routers.begin(), LlamaGraph::routers.end()}),
             whole_option("dense_layers", l.dense_layers, 0, 100'000),
             unset_option("kv_rank", l.kv_rank, 1 << 20, "none"),
             unset_option("q_rank", l.q_rank, 1 << 20, "none"),
