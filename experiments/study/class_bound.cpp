@@ -4,6 +4,9 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/tolerance.h"
+#include "sim/measure/host_issue.h"
+#include "sim/measure/lower_bounds.h"
+#include "sim/model/op_times.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/list.h"
 
@@ -58,6 +61,18 @@ IterationBounds& ClassBounds::of(const std::vector<Codec>& codecs) {
   return *bounds_;
 }
 
+/// What the host takes to issue all that runs, and runs again for want of memory where nothing moves and nothing is
+/// packed.
+Seconds ClassBounds::least_issue(const Schedule& schedule, std::optional<Bytes> budget) {
+  if (!have_issuing_hosts(problem_.platform)) return {};
+  if (!issued_) issued_ = with_op_times(problem_, [](Seconds, Seconds issue) { return issue; });
+  if (rules_->out > BytesPerSecond{} || !schedule.codecs.empty()) {
+    return lower_bounds(*issued_, 1, Stays::nothing).work;
+  }
+  if (!of_issue_) of_issue_ = std::make_unique<IterationBounds>(*issued_, the_device, *rules_);
+  return of_issue_->within(budget).time;
+}
+
 std::optional<double> ClassBounds::gap(const Schedule& schedule, const Timeline& timeline,
                                        std::optional<Bytes> budget) {
   if (!rules_ || !schedule.updates.are_synchronous()) return std::nullopt;
@@ -67,8 +82,9 @@ std::optional<double> ClassBounds::gap(const Schedule& schedule, const Timeline&
   const IterationBound bound =
       fullest == no_op ? bounds.within(budget) : bounds.within(budget, fullest, timeline.makespan);
   EXPECTS(!bound.needs);  // the schedule fits
-  if (!(bound.time > Seconds{0})) return std::nullopt;
-  const double gap = timeline.makespan / bound.time - 1;
+  const Seconds least = std::max(bound.time, least_issue(schedule, budget));
+  if (!(least > Seconds{0})) return std::nullopt;
+  const double gap = timeline.makespan / least - 1;
   EXPECTS(gap > -model_tolerance);
   return beyond_rounding(gap, model_tolerance);
 }

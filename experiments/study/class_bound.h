@@ -25,11 +25,14 @@ class ClassBounds {
 
  private:
   IterationBounds& of(const std::vector<Codec>&);
+  Seconds least_issue(const Schedule&, std::optional<Bytes> budget);
 
   const Problem& problem_;
   std::optional<BoundRules> rules_;
   std::vector<Codec> codecs_;
   std::unique_ptr<IterationBounds> bounds_;
+  std::optional<Problem> issued_;  ///< each op takes what its host takes to issue it
+  std::unique_ptr<IterationBounds> of_issue_;
 };
 
 /// What surely stays on the devices in all schedules that the passes make: pipelines may update before others are done.

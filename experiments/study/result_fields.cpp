@@ -322,7 +322,7 @@ const ResultField fields[] = {
        return of.answer->issue->value;
      }},
     {"promised_makespan_s", seconds, sometimes, no_promise, "",
-     "the planner's own; the program ends with 3 where it is not the simulation's, without the issue of hosts",
+     "the planner's own; the program ends with 3 where it is not the simulation's",
      [](const Result& of) -> Json {
        if (!of.answer || !of.answer->promised_makespan) return nullptr;
        return of.answer->promised_makespan->value;

@@ -26,10 +26,10 @@
 #include "sim/measure/host_issue.h"
 #include "sim/measure/one_call.h"
 #include "sim/memory/replay.h"
+#include "sim/model/same_tape.h"
 #include "strategies/compose/plan.h"
 #include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
-#include "strategies/models/same_tape.h"
 
 namespace plimsoll {
 namespace {
@@ -66,8 +66,8 @@ void hold_to_promise(const std::string& strategy, const PlannedParts& promise, c
   }
 }
 
-/// Why a schedule that its planner has within the budget does not fit it: as its host issues kernels, copies are ahead
-/// of what they would be.
+/// Why the best that a planner has does not fit the budget: as its host issues kernels, copies are ahead of what they
+/// would be.
 std::optional<std::string> beyond_budget(const Answer& answer, std::optional<Bytes> budget) {
   if (!answer.issue || !budget || answer.metrics->peak <= *budget) return std::nullopt;
   return fmt::format("while its host issues kernels it needs {} B, {} B more", answer.metrics->peak.count,
@@ -219,16 +219,18 @@ std::string with_chosen_replicas(const Pipeline& strategy, const Problem& proble
 struct Judged {
   Answer answer;             ///< as if it fitted
   std::vector<Bytes> peaks;  ///< by memory
-  Metrics planned;           ///< what its planner answers for: hosts hold nothing up
 };
 
 /// With transfers as the question has them, and hosts that issue kernels.
-Timeline timeline_with_hosts(const Question& question, const Problem& problem, Simulator& simulator,
-                             const Schedule& schedule) {
+Timeline timeline_of(const Question& question, const Problem& problem, Simulator& simulator, const Schedule& schedule) {
+  const auto with_copies = [&](const Schedule& of) {
+    if (question.transfers == Transfers::link) return simulator.simulate(of);
+    const Retimed sent = with_transfers(of, problem.platform, question.transfers);
+    return of_first(sent, simulator.simulate(sent.schedule));
+  };
+  if (!have_issuing_hosts(problem.platform)) return with_copies(schedule);
   const Retimed issued = issued_by_hosts(schedule, problem);
-  if (question.transfers == Transfers::link) return of_first(issued, simulator.simulate(issued.schedule));
-  const Retimed sent = with_transfers(issued.schedule, problem.platform, question.transfers);
-  return of_first(issued, of_first(sent, simulator.simulate(sent.schedule)));
+  return of_first(issued, with_copies(issued.schedule));
 }
 
 Judged judged(const Question& question, const Problem& problem, Bounds& bounds, Simulator& simulator,
@@ -240,18 +242,9 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   schedule.trace_from = question.trace;
   schedule.platform_from = question.platform;
   const double started = now_s();
-  if (question.transfers == Transfers::link) {
-    answer.timeline = simulator.simulate(schedule);
-  } else {
-    const Retimed made_of = with_transfers(schedule, problem.platform, question.transfers);
-    answer.timeline = of_first(made_of, simulator.simulate(made_of.schedule));
-  }
-  answer.metrics = made.planned = measure(problem, schedule, *answer.timeline);
-  if (have_issuing_hosts(problem.platform)) {
-    answer.timeline = timeline_with_hosts(question, problem, simulator, schedule);
-    answer.metrics = measure(problem, schedule, *answer.timeline);
-    answer.issue = longest_issue(schedule, problem);
-  }
+  answer.timeline = timeline_of(question, problem, simulator, schedule);
+  answer.metrics = measure(problem, schedule, *answer.timeline);
+  if (have_issuing_hosts(problem.platform)) answer.issue = longest_issue(schedule, problem);
   answer.time_parts = time_parts(problem, schedule, *answer.timeline);
   std::variant<TimeInterval, std::string> interval = time_interval(problem, schedule, *answer.timeline);
   if (auto* of = std::get_if<TimeInterval>(&interval)) {
@@ -502,7 +495,7 @@ void answer(const Question& question, const Problem& problem, std::span<const st
     made.answer.solve_s = planned_s + lowered_s / of;
     made.answer.simulate_s /= of;
     for (const std::size_t b : places) {
-      hold_to_promise(question.strategy.text, promise(b), made.planned);
+      hold_to_promise(question.strategy.text, promise(b), *made.answer.metrics);
       answer_for(question, problem, promise(b), limits[b], of_class, made.answer);
       std::optional<std::string> why = beyond_budget(made.answer, limits[b]);
       if (!why) why = beyond_host_or_disk(problem, *made.answer.schedule, made.peaks);

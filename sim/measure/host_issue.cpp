@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "sim/model/op_times.h"
+
 namespace plimsoll {
 namespace {
 
@@ -12,8 +14,7 @@ namespace {
 Seconds issue_of(const Schedule& schedule, const Problem& problem, const Step& step) {
   const Stream& stream = schedule[step.stream];
   const bool is_kernel = step.op != no_op && (stream.way == way::compute || stream.way == way::network);
-  if (!is_kernel) return {};
-  return issued_kernels(problem.graph[step.op]) * problem.platform[stream.device].host_launch;
+  return is_kernel ? issue_on(problem, step.op, stream.device) : Seconds{};
 }
 
 class Issuing {

@@ -8,6 +8,7 @@
 #include "sim/core/op_attribute.h"
 #include "sim/core/tolerance.h"
 #include "sim/io/input_error.h"
+#include "strategies/compose/levels/issued_plans.h"
 #include "strategies/compose/levels/plan_on_devices.h"
 #include "strategies/compose/parts/passes.h"
 #include "strategies/models/op_sequence.h"
@@ -74,12 +75,10 @@ std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pas
   EXPECTS(is_for(problem, passes));
   const std::vector<Pass> memory = memory_passes(passes);
   const Pass* several = partitioning(passes);
-  std::vector<PartsOutcome> outcomes;
-  if (several != nullptr) {
-    outcomes = plan_on_devices(problem, *several, memory, budgets);
-  } else {
-    outcomes = problem.mesh ? plan_by_simulation(problem, memory, budgets) : on_one_device(problem, memory, budgets);
-  }
+  std::vector<PartsOutcome> outcomes = plans_with_hosts(problem, passes, budgets, [&](const Problem& timed) {
+    if (several != nullptr) return plan_on_devices(timed, *several, memory, budgets);
+    return timed.mesh ? plan_by_simulation(timed, memory, budgets) : on_one_device(timed, memory, budgets);
+  });
   for (PartsOutcome& outcome : outcomes) {
     PlannedParts* made = std::get_if<PlannedParts>(&outcome);
     if (made != nullptr && made->gap) made->gap = beyond_rounding(*made->gap);

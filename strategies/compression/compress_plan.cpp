@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "sim/core/tolerance.h"
+#include "sim/model/same_tape.h"
 #include "strategies/api/front.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/compression/cut_plans.h"
@@ -18,7 +19,6 @@
 #include "strategies/models/chain_part.h"
 #include "strategies/models/op_sequence.h"
 #include "strategies/models/part_alone.h"
-#include "strategies/models/same_tape.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_options.h"
 #include "strategies/rematerialization/policies/greedy_recompute.h"

@@ -38,12 +38,13 @@ class Oracle {
       if (kind == TensorKind::parameter || exists) start.held[graph_.tensors[t].storage.index].insert(t);
     }
     if (bytes(start) > budget_) return std::nullopt;
-    offer(start, 0);
+    offer(start, {});
     while (!open_.empty()) {
       const auto [time, situation] = open_.top();
       open_.pop();
-      if (best_.at(situation) < time) continue;
-      if (std::ranges::all_of(situation.ran, [](bool r) { return r; })) return time;
+      const std::vector<Dates>& known = best_.at(situation);
+      if (std::ranges::find(known, time) == known.end()) continue;
+      if (std::ranges::all_of(situation.ran, [](bool r) { return r; })) return time.device;
       for (std::uint32_t s = 0; s < graph_.storages; ++s) drop(situation, time, s);
       for (std::uint32_t o = 0; o < graph_.ops.size(); ++o) {
         run(situation, time, o, false);
@@ -62,21 +63,35 @@ class Oracle {
     return sum;
   }
 
-  void offer(const Situation& situation, double time) {
-    const auto [place, fresh] = best_.try_emplace(situation, time);
-    if (!fresh && place->second <= time) return;
-    place->second = time;
+  /// When the device has run all so far, and when its host, which is ahead, has issued it.
+  struct Dates {
+    double device = 0, host = 0;
+    friend auto operator<=>(const Dates&, const Dates&) = default;
+  };
+
+  Dates after(const Dates& dates, const Op& op, double seconds) const {
+    const double issued = dates.host + issued_kernels(op) * problem_.platform.devices.front().host_launch.value;
+    return {std::max(dates.device, issued) + seconds, issued};
+  }
+
+  /// Kept unless others with the same left are as early, both.
+  void offer(const Situation& situation, const Dates& time) {
+    std::vector<Dates>& known = best_[situation];
+    const auto as_early = [&](const Dates& each) { return each.device <= time.device && each.host <= time.host; };
+    if (std::ranges::any_of(known, as_early)) return;
+    std::erase_if(known, [&](const Dates& each) { return time.device <= each.device && time.host <= each.host; });
+    known.push_back(time);
     open_.emplace(time, situation);
   }
 
-  void drop(Situation situation, double time, std::uint32_t storage) {
+  void drop(Situation situation, const Dates& time, std::uint32_t storage) {
     if (situation.held[storage].empty()) return;
     if (!per_micro_batch(graph_.tensors[*situation.held[storage].begin()].kind)) return;
     situation.held[storage].clear();
     offer(situation, time);
   }
 
-  void run(Situation situation, double time, std::uint32_t number, bool nothing, std::size_t implementation = 0) {
+  void run(Situation situation, const Dates& time, std::uint32_t number, bool nothing, std::size_t implementation = 0) {
     const Op& op = graph_.ops[number];
     bool once = !op.recomputable, gradient = false, new_gradient = false;
     for (const TensorId t : op.inputs) {
@@ -108,25 +123,24 @@ class Oracle {
     if (gradient && !new_gradient) workspace = op.accumulate_workspace.value_or(op.workspace).count;
     if (implementation > 0) {
       const Alternative& way = op.alternatives[implementation - 1];
-      if (bytes(situation) + way.workspace.count <= budget_) offer(situation, time + way.duration->value);
+      if (bytes(situation) + way.workspace.count <= budget_) offer(situation, after(time, op, way.duration->value));
       return;
     }
     if (bytes(situation) + workspace > budget_) return;
     const Saving saving = nothing ? Saving::nothing : Saving::keep;
-    offer(situation, time + duration_on(problem_, OpId{number}, DeviceId{0}, saving).value);
+    offer(situation, after(time, op, duration_on(problem_, OpId{number}, DeviceId{0}, saving).value));
   }
 
   const Problem& problem_;
   const Graph& graph_;
   std::int64_t budget_;
   mutable std::map<std::uint32_t, std::int64_t> size_;
-  std::map<Situation, double> best_;
+  std::map<Situation, std::vector<Dates>> best_;
+  using Entry = std::pair<Dates, Situation>;
   struct Later {
-    bool operator()(const std::pair<double, Situation>& a, const std::pair<double, Situation>& b) const {
-      return a.first > b.first;
-    }
+    bool operator()(const Entry& a, const Entry& b) const { return a.first > b.first; }
   };
-  std::priority_queue<std::pair<double, Situation>, std::vector<std::pair<double, Situation>>, Later> open_;
+  std::priority_queue<Entry, std::vector<Entry>, Later> open_;
 };
 
 TensorId unit(Graph& graph, TensorKind kind, std::int64_t bytes) {

@@ -9,7 +9,8 @@
 
 namespace plimsoll {
 
-/// For one micro-batch without updates, on the first device; up to some ten ops.
+/// For one micro-batch without updates, on the first device; up to some ten ops. An op begins when the one before it
+/// has ended, and the device's host has issued all up to it.
 std::optional<double> least_time_of_graph(const Problem&, std::int64_t budget);
 
 /// The least budget for which there is a schedule, by trying one after the other downwards from `enough`.

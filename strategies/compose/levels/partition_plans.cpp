@@ -10,10 +10,10 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/lower/lowering.h"
+#include "sim/model/same_tape.h"
 #include "strategies/api/front.h"
 #include "strategies/compose/levels/least_makespan.h"
 #include "strategies/compose/parts/passes.h"
-#include "strategies/models/same_tape.h"
 #include "strategies/pipelining/turns_away.h"
 
 namespace plimsoll {

@@ -8,10 +8,10 @@
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/model/graph_updates.h"
+#include "sim/model/same_tape.h"
 #include "strategies/api/front.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/list.h"
-#include "strategies/models/same_tape.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "strategies/models/same_tape.h"
+#include "sim/model/same_tape.h"
 
 #include <algorithm>
 
