@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "sim/bound/range_maximum.h"
 #include "sim/codec/predicted_error.h"
 #include "sim/core/expects.h"
 #include "sim/engine/event/event_engine.h"
@@ -14,7 +15,6 @@
 #include "sim/ops/layers.h"
 #include "strategies/models/chain_part.h"
 #include "strategies/models/op_sequence.h"
-#include "strategies/models/range_maximum.h"
 #include "strategies/models/recompute_order.h"
 #include "strategies/rematerialization/rotor/block_table.h"
 #include "strategies/rematerialization/rotor/rotor_conditions.h"

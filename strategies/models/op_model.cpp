@@ -53,6 +53,7 @@ class ModelBuilder {
     made.once = !op.recomputable;
     made.forward = op.phase == Phase::forward;
     for (const TensorId t : op.inputs) {
+      made.once |= graph_[t].kind == TensorKind::parameter_gradient;  // which others may add to
       if (!per_micro_batch(graph_[t].kind)) continue;
       const std::uint32_t v = value(t);
       if (std::ranges::find(made.reads, v) != made.reads.end()) continue;

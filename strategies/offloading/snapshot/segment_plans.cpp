@@ -12,11 +12,11 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t most_units = 64;
-constexpr std::size_t lengths[] = {1, 2, 3, 4, 6, 8};  // of segments, in units
+constexpr std::size_t lengths[] = {1, 2, 3, 4, 6, 8, 12, 16};  // of segments, in units
 /// Values that are read this share of the forward later than they are made do not lie between segments.
 constexpr std::uint32_t long_share = 8;
 /// Of all profiles, in ops: larger models have fewer and longer units.
-constexpr std::size_t most_work = 6'000'000;
+constexpr std::size_t most_work = 8'000'000;
 /// Of the dynamic program: steps of the bytes saved.
 constexpr std::size_t saved_steps = 1000;
 

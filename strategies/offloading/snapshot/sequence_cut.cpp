@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "sim/bound/snapshot_cut.h"
+#include "sim/bound/trade_pieces.h"
 #include "strategies/offloading/snapshot/sequence_memory.h"
-#include "strategies/offloading/snapshot/trade_pieces.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 
 namespace plimsoll {

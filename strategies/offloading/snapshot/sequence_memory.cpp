@@ -28,7 +28,7 @@ bool are_versions(const OpModel& model, const std::vector<std::uint32_t>& values
 }  // namespace
 
 SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
-    : model_(model), of_storage_(model.storages.size()), of_op_(model.ops.size()), memory_({}) {
+    : model_(model), of_storage_(model.storages.size()), of_op_(model.ops.size()) {
   for (const std::vector<std::uint32_t>& values : model.in_storage) versions_.push_back(are_versions(model, values));
   std::vector<std::uint32_t> number;
   for (std::uint32_t o = 0; o < model.ops.size(); ++o) {
@@ -39,7 +39,7 @@ SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
   std::vector<bool> exists(model.gradients.size(), false);
   Bytes existing;
   const auto use = [&](std::uint32_t storage, std::uint32_t run, bool anew) {
-    std::vector<std::uint32_t>& lives = of_storage_[storage];
+    Few& lives = of_storage_[storage];
     const bool here = !lives.empty() && (lives_[lives.back()].begin == run || lives_[lives.back()].end() == run);
     if (here) return;
     if (anew || lives.empty()) {
@@ -65,7 +65,6 @@ SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
       gradients.fresh += model.gradients[g];
     }
     runs_.push_back({.op = o, .way = way, .implementation = each.implementation, .gradients = existing, .lives = {}});
-    runs_.back().lives.reserve(op.reads.size() + op.ways[way].makes.size());
     existing += gradients.fresh;
     const Bytes beside = each.implementation == 0
                              ? beside_values(model, op, op.ways[way], gradients)
@@ -82,8 +81,12 @@ SequenceMemory::SequenceMemory(const OpModel& model, const OpSequence& sequence)
   }
   std::int64_t live = 0;
   for (std::size_t i = 0; i < memory.size(); ++i) memory[i] += live += change[i];
-  at_first_ = memory;
-  memory_ = RangeMaximum(memory);
+  at_first_ = std::move(memory);
+}
+
+Bytes SequenceMemory::peak() const {
+  if (memory_) return Bytes{memory_->most()};
+  return Bytes{at_first_.empty() ? 0 : std::max<std::int64_t>(std::ranges::max(at_first_), 0)};
 }
 
 /// It may run again, and its results are all that is ever in their storages, or versions of it.
@@ -118,6 +121,7 @@ std::vector<std::uint32_t> SequenceMemory::makers_of(std::uint32_t run) const {
 }
 
 void SequenceMemory::leave_out(Bytes budget) {
+  if (!memory_) memory_.emplace(at_first_);
   std::vector<std::pair<double, std::uint32_t>> repeated;  // seconds, with runs that overwrite; run
   for (std::uint32_t o = 0; o < of_op_.size(); ++o) {
     if (!is_simple(o)) continue;
@@ -165,7 +169,7 @@ struct SequenceMemory::Trial {
 };
 
 void SequenceMemory::count(const Life& life, std::int64_t sign) {
-  if (!life.gone) memory_.add(life.begin, life.end() + 1, sign * model_.storages[life.storage].count);
+  if (!life.gone) memory_->add(life.begin, life.end() + 1, sign * model_.storages[life.storage].count);
 }
 
 template <class How>
@@ -178,7 +182,7 @@ void SequenceMemory::change(Trial& trial, std::uint32_t life, const How& how) {
 
 /// The results of an earlier run of the same op live on to the uses of those of this one.
 void SequenceMemory::live_on(Trial& trial, std::uint32_t life, std::uint32_t earlier) {
-  const std::vector<std::uint32_t> uses = lives_[life].uses;
+  const Few uses = lives_[life].uses;
   change(trial, life, [](Life& ended) { ended.gone = true; });
   if (uses.empty()) return;
   const std::uint32_t storage = lives_[life].storage;
@@ -198,7 +202,7 @@ void SequenceMemory::live_on(Trial& trial, std::uint32_t life, std::uint32_t ear
   trial.workspace = (beside_values(model_, op, op.ways[0], gradients) -
                      beside_values(model_, op, op.ways[runs_[earlier].way], gradients))
                         .count;
-  memory_.add(earlier, earlier + 1, trial.workspace);
+  memory_->add(earlier, earlier + 1, trial.workspace);
 }
 
 bool SequenceMemory::leave_out(std::uint32_t run, Bytes budget) {
@@ -220,12 +224,14 @@ bool SequenceMemory::leave_out(std::uint32_t run, Bytes budget) {
     const std::vector<std::uint32_t> makers = makers_of(r);
     for (const std::uint32_t maker : makers) {
       trial.left_out.push_back(maker);
-      memory_.add(maker, maker + 1, far_below);
+      memory_->add(maker, maker + 1, far_below);
     }
     for (const std::uint32_t maker : makers) {
       for (const std::uint32_t l : runs_[maker].lives) {
         if (lives_[l].begin == r) continue;
-        change(trial, l, [&](Life& life) { std::erase(life.uses, maker); });
+        change(trial, l, [&](Life& life) {
+          life.uses.erase(std::remove(life.uses.begin(), life.uses.end(), maker), life.uses.end());
+        });
         // Nobody reads any more what a repeated run has made.
         const std::uint32_t of = lives_[l].begin;
         if (of_op_[runs_[of].op].front() == of || !is_simple(runs_[of].op)) continue;
@@ -239,7 +245,8 @@ bool SequenceMemory::leave_out(std::uint32_t run, Bytes budget) {
       if (lives_[l].begin != r) continue;
       if (makers.size() > 1) {
         change(trial, l, [&](Life& life) {
-          std::erase_if(life.uses, [&](std::uint32_t use) { return makes_version(use, life.storage); });
+          const auto is_version = [&](std::uint32_t use) { return makes_version(use, life.storage); };
+          life.uses.erase(std::remove_if(life.uses.begin(), life.uses.end(), is_version), life.uses.end());
         });
       }
       live_on(trial, l, earlier);
@@ -273,8 +280,8 @@ void SequenceMemory::take_back(const Trial& trial, std::size_t lives_before) {
     life = trial.changed[k].before;
     count(life, 1);
   }
-  for (const std::uint32_t run : trial.left_out) memory_.add(run, run + 1, -far_below);
-  if (trial.saving != nowhere) memory_.add(trial.saving, trial.saving + 1, -trial.workspace);
+  for (const std::uint32_t run : trial.left_out) memory_->add(run, run + 1, -far_below);
+  if (trial.saving != nowhere) memory_->add(trial.saving, trial.saving + 1, -trial.workspace);
 }
 
 OpSequence SequenceMemory::sequence() const {

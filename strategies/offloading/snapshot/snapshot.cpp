@@ -32,6 +32,8 @@
 namespace plimsoll {
 namespace {
 
+constexpr Seconds without_end{std::numeric_limits<double>::infinity()};
+
 /// Plans that keep more at the instant than fits: what has no room there leaves for the host before, and comes back
 /// after.
 class SnapshotCopies {
@@ -104,7 +106,7 @@ Seconds SnapshotCopies::Bound::at(Bytes budget) {
   const auto [asked, is_new] = asked_.try_emplace(budget);
   if (is_new) {
     const InstantBound found = cuts_.bound(budget);
-    asked->second = found.needs ? Seconds{std::numeric_limits<double>::infinity()} : model_.base + found.extra;
+    asked->second = found.needs ? without_end : model_.base + found.extra;
   }
   return asked->second;
 }
@@ -213,21 +215,25 @@ std::vector<Bytes> SnapshotCopies::budgets() const {
   return some;
 }
 
+enum class OrderOfOps { own, given };
+
 struct SnapshotOptions : OwnMovesOptions {
   std::size_t instants = 2;
   std::int64_t effort = 1;
+  OrderOfOps order{};
 };
 
-/// Plans of one instant without copies, and with them where the device has a host.
+/// Plans of one instant without copies, and with them where the device has a host. `levels`: how many times as many of
+/// them there are.
 struct AtInstant {
-  AtInstant(const PartTask& task, const SnapshotOptions& options, std::uint32_t instant)
-      : plans(task, instant, options.effort),
+  AtInstant(const PartTask& task, const SnapshotOptions& options, std::uint32_t instant, std::int64_t levels)
+      : plans(task, instant, levels * options.effort),
         copies(options.offload == OwnMoves::no ? std::optional<SnapshotCopies>() : SnapshotCopies::make(task, plans)) {}
 
-  const PlannedTape* best(std::optional<Bytes> budget) {
+  const PlannedTape* best(std::optional<Bytes> budget, Seconds known) {
     const PlannedTape* best = copies && budget && *budget < plans.plain_peak() ? copies->best(*budget) : nullptr;
     if (best == nullptr || !budget || plans.bound(*budget) < best->makespan) {
-      const PlannedTape* without = plans.best(budget);
+      const PlannedTape* without = plans.best(budget, best != nullptr ? std::min(best->makespan, known) : known);
       if (best == nullptr || (without != nullptr && without->makespan < best->makespan)) best = without;
     }
     return best;
@@ -260,7 +266,10 @@ class Snapshot {
   Snapshot(const PartTask& task, const SnapshotOptions& options)
       : task_(task), options_(options), ops_(snapshot_instants(task)) {
     ops_.resize(std::min(ops_.size(), options.instants));
-    if (instant(0).plans.is_middling()) find_segments();
+    if (instant(0).plans.is_middling()) {
+      find_order();
+      find_segments();
+    }
     if (task.part().ops.size() <= FewValues::most_ops) {
       std::vector<SnapshotPlans*> plans;
       for (std::size_t k = 0; k < ops_.size(); ++k) plans.push_back(&instant(k).plans);
@@ -270,7 +279,7 @@ class Snapshot {
     const SnapshotPlans& first = instant(0).plans;
     // With several micro-batches a trade that fits as it is need not be the best there is.
     const Bytes below = task.problem.micro_batches > 1 ? first.plain_peak() : first.fits_from();
-    whole_.emplace(task, first.model(), WholePlans::Range{.floor = first.floor(), .below = below},
+    whole_.emplace(task, given_ ? *given_ : first.model(), WholePlans::Range{.floor = first.floor(), .below = below},
                    [this](Bytes budget) { return without_copies(budget); });
   }
 
@@ -310,7 +319,7 @@ class Snapshot {
     Seconds bound;
     for (std::size_t k = 0; k < ops_.size(); ++k) {
       if (best != nullptr && (!budget || best->makespan <= (1 + model_tolerance) * bound)) break;
-      const PlannedTape* plan = instant(k).best(budget);
+      const PlannedTape* plan = instant(k).best(budget, best != nullptr ? best->makespan : without_end);
       if (budget) bound = std::max(bound, instant(k).bound(*budget));
       if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
     }
@@ -318,6 +327,17 @@ class Snapshot {
       if (const PlannedTape* faster = few_->faster(*budget, best)) best = faster;
     }
     return best;
+  }
+
+  /// Of graphs that are not small and where no copies take the place of what runs again.
+  void find_order() {
+    if (options_.order == OrderOfOps::given || task_.problem.chain || instant(0).copies) return;
+    if (task_.part().ops.size() > FewValues::most_ops) order_ = ordered_part(task_, ops_);
+    if (!order_) return;
+    ordered_.emplace(PartTask{task_.problem, order_->partition, task_.id, task_.in_flight});
+    ops_ = {order_->instant};
+    given_ = instant(0).plans.model();
+    instants_.clear();
   }
 
   /// At the instant that proves the most of half the memory.
@@ -334,7 +354,7 @@ class Snapshot {
 
   /// The fastest of the instants; infinite where none fits.
   Seconds without_copies(Bytes budget) {
-    Seconds fastest{std::numeric_limits<double>::infinity()};
+    Seconds fastest = without_end;
     for (std::size_t k = 0; k < ops_.size(); ++k) {
       if (const PlannedTape* plan = instant(k).plans.best(budget)) fastest = std::min(fastest, plan->makespan);
     }
@@ -367,7 +387,7 @@ class Snapshot {
   /// Made when it is first asked for; of graphs that are not large all at once, since they heed each other's bounds.
   AtInstant& instant(std::size_t k) {
     while (instants_.size() <= k) {
-      instants_.emplace_back(task_, options_, ops_[instants_.size()]);
+      instants_.emplace_back(ordered_ ? *ordered_ : task_, options_, ops_[instants_.size()], ordered_ ? 4 : 1);
       instants_.back().plans.heed([this](Bytes budget) {
         Seconds most;
         for (const AtInstant& each : instants_) most = std::max(most, each.plans.bound(budget));
@@ -382,7 +402,10 @@ class Snapshot {
   std::vector<std::uint32_t> ops_;  // instants
   std::unique_ptr<FewValues> few_;
   std::optional<WholePlans> whole_;
-  std::deque<AtInstant> instants_;  // where they stand they stay: copies refer to plans
+  std::optional<OrderedPart> order_;  // of all plans of instants, if it is not the given one
+  std::optional<PartTask> ordered_;   // likewise
+  std::optional<OpModel> given_;      // where it is not, the model in the given one
+  std::deque<AtInstant> instants_;    // where they stand they stay: copies refer to plans
 };
 
 constexpr auto snapshot_options = options_of<SnapshotOptions>(
@@ -399,6 +422,12 @@ constexpr auto snapshot_options = options_of<SnapshotOptions>(
         .help =
             "at how many instants it is decided which values stay, the best of each: where plain training is fullest, "
             "then the last forward",
+    }),
+    option_of<&SnapshotOptions::order>({
+        .name = "order",
+        .words = "own given",
+        .help = "whether ops may change their places where that lets more of the best trades fit, or stay as they are "
+                "given; own: of graphs of 401 to 3,000 ops, without copies",
     }),
     option_of<&SnapshotOptions::effort>({
         .name = "effort",

@@ -2,19 +2,22 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
+#include "sim/bound/snapshot_cut.h"
+#include "sim/bound/trade_pieces.h"
 #include "sim/core/expects.h"
 #include "sim/measure/lower_bounds.h"
 #include "strategies/api/front.h"
+#include "strategies/models/chain_pass.h"
 #include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
-#include "strategies/offloading/snapshot/trade_pieces.h"
 
 namespace plimsoll {
-
 namespace {
 
 /// What repairs of models of some thousand ops come to, of plain training's time: those above are in vain.
@@ -29,7 +32,56 @@ std::int64_t round_step(std::int64_t least) {
   return 5 * step >= least ? 5 * step : 10 * step;
 }
 
+/// Of the ops up to 16 places from those.
+std::uint32_t most_proving(const PartTask& task, const OpModel& model, std::span<const std::uint32_t> instants) {
+  constexpr std::int64_t farthest = 16;
+  const Bytes half{plain_training_peak(task).count / 2};
+  const SnapshotModel seen = snapshot_model(task.problem, task.part().device, {.one_call = false});
+  std::uint32_t best = instants.front();
+  Seconds most{-1};
+  for (std::uint32_t o = 0; o < model.ops.size(); ++o) {
+    const auto is_near = [&](std::uint32_t of) { return std::abs(std::int64_t{of} - std::int64_t{o}) <= farthest; };
+    if (!seen.ops[model.ops[o].id.index].is_there || std::ranges::none_of(instants, is_near)) continue;
+    const Seconds extra = SnapshotCuts(seen, instant_at(seen, model.ops[o].id)).bound(half).extra;
+    if (extra <= most) continue;
+    most = extra;
+    best = o;
+  }
+  return best;
+}
+
 }  // namespace
+
+/// From the trade that keeps all downwards. An order is taken if half of what is above the memory that a trade is for
+/// goes away.
+std::optional<OrderedPart> ordered_part(const PartTask& given, std::span<const std::uint32_t> instants) {
+  constexpr double less = 0.5;
+  int left = 3;  // trades for which there is none
+  OrderedPart found{given.partition, most_proving(given, op_model(given), instants)};
+  std::vector<OpId>& order = found.partition.parts[given.id.index].ops;
+  const OpId at = order[found.instant];
+  const PartTask task{given.problem, found.partition, given.id, given.in_flight};
+  std::optional<SnapshotPlans> plans(std::in_place, task, found.instant, 1);
+  for (std::size_t k = plans->bends().size(); k-- > 0;) {
+    const Bytes level = plans->beside() + plans->bends()[k].kept;
+    const std::optional<OpSequence> trade = plans->sequence_of(plans->bends()[k].again);
+    if (!trade) break;
+    const SequenceMemory memory(plans->model(), *trade);
+    if (memory.peak() <= level) continue;
+    const OpSequence moved = memory.rearranged(level);
+    const bool helps = SequenceMemory(plans->model(), moved).above(level) <= less * memory.above(level);
+    if (!helps && --left == 0) break;
+    if (!helps) continue;
+    order.clear();
+    std::set<OpId> seen;
+    for (const OpRun& run : moved) {
+      if (seen.insert(run.op).second) order.push_back(run.op);
+    }
+    found.instant = static_cast<std::uint32_t>(std::ranges::find(order, at) - order.begin());
+    plans.emplace(task, found.instant, 1);
+  }
+  return order != given.part().ops ? std::optional(std::move(found)) : std::nullopt;
+}
 
 std::vector<std::uint32_t> snapshot_instants(const PartTask& task) {
   const OpModel model = op_model(task);
@@ -64,24 +116,14 @@ double SnapshotPlans::seconds_of(const std::vector<std::uint32_t>& part) const {
 /// Ops that the first runs again and the second does not, in pieces that have nothing to do with each other, longest
 /// first.
 std::vector<std::vector<std::uint32_t>> SnapshotPlans::parts_of(const Again& less, const Again& more) const {
-  std::vector<std::uint32_t> root(model_.ops.size());
-  std::iota(root.begin(), root.end(), 0);
-  const auto root_of = [&](std::uint32_t o) {
-    while (root[o] != o) o = root[o] = root[root[o]];
-    return o;
-  };
-  const auto is_in = [&](std::uint32_t o) { return less[o] && !more[o]; };
+  std::vector<bool> in(model_.ops.size());
+  for (std::size_t o = 0; o < in.size(); ++o) in[o] = less[o] && !more[o];
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
   for (const ModelValue& value : model_.values) {
-    if (!value.maker || !is_in(*value.maker)) continue;
-    for (const std::uint32_t reader : value.readers) {
-      if (is_in(reader)) root[root_of(reader)] = root_of(*value.maker);
-    }
+    if (!value.maker || !in[*value.maker]) continue;
+    for (const std::uint32_t reader : value.readers) pairs.emplace_back(*value.maker, reader);
   }
-  std::vector<std::vector<std::uint32_t>> parts(model_.ops.size());
-  for (std::uint32_t o = 0; o < model_.ops.size(); ++o) {
-    if (is_in(o)) parts[root_of(o)].push_back(o);
-  }
-  std::erase_if(parts, [](const auto& part) { return part.empty(); });
+  std::vector<std::vector<std::uint32_t>> parts = pieces_of(in, pairs);
   std::ranges::stable_sort(parts, [&](const auto& a, const auto& b) { return seconds_of(a) > seconds_of(b); });
   return parts;
 }
@@ -291,13 +333,13 @@ bool SnapshotPlans::is_enough(Seconds found, Bytes budget) const {
   return front_.bound(budget) >= found || (others_ && others_(budget) >= found);
 }
 
-const SequencedTape* SnapshotPlans::best(std::optional<Bytes> budget) {
+const SequencedTape* SnapshotPlans::best(std::optional<Bytes> budget, Seconds known) {
   if (!budget || *budget >= plain_.peak) return &plain_;
   if (*budget < floor_) return nullptr;
   const SequencedTape* best = nullptr;
   const auto end = std::ranges::upper_bound(levels_, *budget) - levels_.begin();
   for (auto level = static_cast<std::size_t>(end); level-- > 0;) {
-    if (best != nullptr && is_enough(best->makespan, levels_[level])) break;
+    if (is_enough(best != nullptr ? std::min(best->makespan, known) : known, levels_[level])) break;
     const SequencedTape* plan = at_level(level);
     if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,15 @@ namespace plimsoll {
 /// Ops of the model at whose start it is worth to decide what is kept: where plain training is fullest, and the last
 /// forward, with which the backward begins.
 std::vector<std::uint32_t> snapshot_instants(const PartTask&);
+
+/// The part in an order of ops, and one of these as an instant.
+struct OrderedPart {
+  Partition partition;
+  std::uint32_t instant = 0;
+};
+/// An order in which more of the best trades fit as they are, at the op near these instants that proves the most of
+/// half of plain training's memory; nothing where none was found, or where all of them fit in the given one.
+std::optional<OrderedPart> ordered_part(const PartTask&, std::span<const std::uint32_t> instants);
 
 class SnapshotPlans {
  public:
@@ -43,8 +53,9 @@ class SnapshotPlans {
                                        Seconds most = Seconds{std::numeric_limits<double>::infinity()}) const;
 
   /// The fastest of the plans for all levels of memory up to the budget; null where none fits. So more memory is never
-  /// slower.
-  const SequencedTape* best(std::optional<Bytes> budget);
+  /// slower. Also null where none is faster than what is known.
+  const SequencedTape* best(std::optional<Bytes> budget,
+                            Seconds known = Seconds{std::numeric_limits<double>::infinity()});
   /// The least budget for which there is a plan, or `most` where it is no less.
   Bytes least(Bytes most);
   /// From there on trades of the front are plans as they are.

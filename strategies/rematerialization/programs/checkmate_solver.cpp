@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <unordered_map>
 #include <utility>
 
 #include "sim/core/tolerance.h"
@@ -80,8 +79,11 @@ std::optional<OpSequence> least_runs(const OpModel& model, Kept kept) {
 }
 
 bool is_runnable(const OpModel& model, const OpSequence& sequence) {
-  std::unordered_map<std::uint32_t, std::size_t> number;
-  for (std::size_t o = 0; o < model.ops.size(); ++o) number[model.ops[o].id.index] = o;
+  std::vector<std::size_t> number;
+  for (std::size_t o = 0; o < model.ops.size(); ++o) {
+    number.resize(std::max<std::size_t>(number.size(), model.ops[o].id.index + 1));
+    number[model.ops[o].id.index] = o;
+  }
   std::vector<bool> there(model.values.size(), false), ran(model.ops.size(), false);
   for (std::size_t v = 0; v < there.size(); ++v) there[v] = !model.values[v].maker;
   for (const OpRun& run : sequence) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "sim/bound/trade_pieces.h"
 #include "sim/measure/lower_bounds.h"
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
@@ -15,7 +16,6 @@
 #include "strategies/offloading/snapshot/sequence_memory.h"
 #include "strategies/offloading/snapshot/snapshot_cuts.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
-#include "strategies/offloading/snapshot/trade_pieces.h"
 #include "strategies/offloading/snapshot/whole_plans.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 #include "tests/generate/problems.h"

@@ -271,7 +271,8 @@ Chain partly_frozen(std::uint64_t seed) {
   return chain;
 }
 
-TEST_CASE("plans of partly frozen chains are as promised, and hold states of what is trained", "[updates][eleventh-2]") {
+TEST_CASE("plans of partly frozen chains are as promised, and hold states of what is trained",
+          "[updates][eleventh-2]") {
   for (const RandomCase seed : fewer_cases(1, 60)) {
     const Problem problem =
         problem_of(partly_frozen(seed), gpus({.to_host = BytesPerSecond{8}}), {.optimizer = Optimizer::adam});

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/bound/snapshot_cut.h"
@@ -18,6 +19,10 @@ struct PieceWorth {
   double seconds = 0;
 };
 std::vector<std::size_t> worthiest(std::span<const PieceWorth>, std::int64_t room);
+
+/// The numbers that are in, each with all that pairs of such numbers connect it to, ascending.
+std::vector<std::vector<std::uint32_t>> pieces_of(const std::vector<bool>& in,
+                                                  std::span<const std::pair<std::uint32_t, std::uint32_t>> pairs);
 
 /// By op: whether it runs after the instant, of the cut that fits, less pieces that the one that does not keeps.
 std::vector<bool> filled(const SnapshotModel&, const SnapshotCut& within, const std::optional<SnapshotCut>& over,

@@ -1,4 +1,4 @@
-#include "strategies/models/range_maximum.h"
+#include "sim/bound/range_maximum.h"
 
 #include <algorithm>
 #include <limits>

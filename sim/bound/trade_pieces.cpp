@@ -1,4 +1,4 @@
-#include "strategies/offloading/snapshot/trade_pieces.h"
+#include "sim/bound/trade_pieces.h"
 
 #include <algorithm>
 #include <numeric>
@@ -43,6 +43,25 @@ std::vector<std::size_t> worthiest(std::span<const PieceWorth> pieces, std::int6
   }
   std::ranges::sort(chosen);
   return chosen;
+}
+
+std::vector<std::vector<std::uint32_t>> pieces_of(const std::vector<bool>& in,
+                                                  std::span<const std::pair<std::uint32_t, std::uint32_t>> pairs) {
+  std::vector<std::uint32_t> root(in.size());
+  std::iota(root.begin(), root.end(), 0);
+  const auto root_of = [&](std::uint32_t k) {
+    while (root[k] != k) k = root[k] = root[root[k]];
+    return k;
+  };
+  for (const auto& [a, b] : pairs) {
+    if (in[a] && in[b]) root[root_of(b)] = root_of(a);
+  }
+  std::vector<std::vector<std::uint32_t>> pieces(in.size());
+  for (std::uint32_t k = 0; k < in.size(); ++k) {
+    if (in[k]) pieces[root_of(k)].push_back(k);
+  }
+  std::erase_if(pieces, [](const auto& piece) { return piece.empty(); });
+  return pieces;
 }
 
 namespace {
@@ -92,24 +111,14 @@ std::vector<bool> filled(const SnapshotModel& model, const SnapshotCut& within, 
                          Bytes room) {
   KeptOfModel now(model, within);
   if (!over) return now.runs();
-  const auto is_in = [&](std::uint32_t o) { return within.again[o] && !over->again[o]; };
-  std::vector<std::uint32_t> root(model.ops.size());
-  std::iota(root.begin(), root.end(), 0);
-  const auto root_of = [&](std::uint32_t o) {
-    while (root[o] != o) o = root[o] = root[root[o]];
-    return o;
-  };
+  std::vector<bool> in(model.ops.size());
+  for (std::size_t o = 0; o < in.size(); ++o) in[o] = within.again[o] && !over->again[o];
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
   for (const SnapshotValue& value : model.values) {
-    if (!value.maker || !is_in(*value.maker)) continue;
-    for (const std::uint32_t reader : value.readers) {
-      if (is_in(reader)) root[root_of(reader)] = root_of(*value.maker);
-    }
+    if (!value.maker) continue;
+    for (const std::uint32_t reader : value.readers) pairs.emplace_back(*value.maker, reader);
   }
-  std::vector<std::vector<std::uint32_t>> pieces(model.ops.size());
-  for (std::uint32_t o = 0; o < model.ops.size(); ++o) {
-    if (is_in(o)) pieces[root_of(o)].push_back(o);
-  }
-  std::erase_if(pieces, [](const auto& piece) { return piece.empty(); });
+  const std::vector<std::vector<std::uint32_t>> pieces = pieces_of(in, pairs);
   std::vector<PieceWorth> worth;
   for (const std::vector<std::uint32_t>& piece : pieces) {
     const Bytes before = now.bytes();
