@@ -8,11 +8,11 @@ namespace {
 
 constexpr DeviceId first{0};
 
-bool is_issued(const Op& op) {
+/// Others take the time that they have, on links and hosts.
+bool is_of_device(const Op& op) {
   return !is_pinned_to_host(op) && !collective_of(op);
 }
 
-/// Of an op that is issued.
 void retime(const Problem& problem, OpId id, const OpTime& time, Op& op) {
   const Op& was = problem.graph[id];
   const Seconds issue = issue_on(problem, id, first);
@@ -48,14 +48,13 @@ void retime_stages(Problem& problem) {
 }  // namespace
 
 Seconds issue_on(const Problem& problem, OpId id, DeviceId device) {
-  const Op& op = problem.graph[id];
-  return is_issued(op) ? issued_kernels(op) * problem.platform[device].host_launch : Seconds{0};
+  return issued_kernels(problem.graph[id]) * problem.platform[device].host_launch;
 }
 
 Problem with_op_times(Problem problem, const OpTime& time) {
   std::vector<Op> ops = problem.graph.ops;
   for (std::size_t o = 0; o < ops.size(); ++o) {
-    if (is_issued(ops[o])) retime(problem, id_at<OpId>(o), time, ops[o]);
+    if (is_of_device(ops[o])) retime(problem, id_at<OpId>(o), time, ops[o]);
   }
   problem.graph.ops = std::move(ops);
   for (Device& device : problem.platform.devices) device.takes_trace_times = true;

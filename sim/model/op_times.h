@@ -7,14 +7,15 @@
 
 namespace plimsoll {
 
-/// That the host of the device takes to issue the op once; 0 for what devices exchange and for what hosts compute.
+/// That the host of the device takes to issue the op once, also one that exchanges values.
 Seconds issue_on(const Problem&, OpId, DeviceId);
 
 /// The time that an op is to take, from that of its device and that of its host to issue it.
 using OpTime = std::function<Seconds(Seconds device, Seconds issue)>;
 
-/// The problem with these times of its ops and stages, from those of its first device. For plans, which hold for the
-/// first problem too where devices are alike: nothing but times changes.
+/// The problem with these times of its ops and stages, from those of its first device; what devices exchange and hosts
+/// compute keeps its own. For plans, which hold for the first problem too where devices are alike: nothing but times
+/// changes.
 Problem with_op_times(Problem, const OpTime&);
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/collective_op.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/measure/host_issue.h"
 #include "sim/model/op_times.h"
@@ -86,6 +87,18 @@ TEST_CASE("with hosts planners come close to the best of all sequences, and prov
     CHECK(sum.worst_with_hosts < sum.worst_by_devices);
     CHECK(sum.proven > 0);
   }
+}
+
+TEST_CASE("what ranks exchange is issued like kernels, and takes its time whatever those take", "[strategies][issue]") {
+  Problem problem = problem_of(row_of_ops(2), gpus({}));
+  problem.platform.devices.front().host_launch = Seconds{0.5};
+  Op exchange = collective_op("sum", {.kind = CollectiveKind::all_reduce, .axis = "replicas"}, Phase::backward);
+  exchange.duration = Seconds{7};
+  problem.graph.ops.push_back(exchange);
+  CHECK(issue_on(problem, OpId{2}, DeviceId{0}) == Seconds{0.5});
+  const Problem other = with_op_times(problem, [](Seconds, Seconds issue) { return issue; });
+  CHECK(other.graph.ops[0].duration == Seconds{0.5});
+  CHECK(other.graph.ops[2].duration == Seconds{7});
 }
 
 TEST_CASE("a problem with other times has them wherever planners look", "[strategies][issue]") {

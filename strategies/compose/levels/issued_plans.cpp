@@ -9,6 +9,7 @@
 #include "sim/model/op_times.h"
 #include "strategies/api/front.h"
 #include "strategies/api/own_moves.h"
+#include "strategies/list.h"
 
 namespace plimsoll {
 namespace {
@@ -54,7 +55,9 @@ std::vector<PartsOutcome> plans_with_hosts(const Problem& problem, std::span<con
     }
   };
   add(outcomes, true);
-  if (are_late && device_classes(problem.platform, problem.platform.devices.size()).one.size() == 1) {
+  const auto is_rule = [](const Pass& pass) { return pass.strategy == &policy_strategy; };  // of a framework
+  const bool may_choose = std::ranges::none_of(passes, is_rule);
+  if (are_late && may_choose && device_classes(problem.platform, problem.platform.devices.size()).one.size() == 1) {
     for (const double share : {0.5, 1.0}) {  // of the hosts' time in the sum
       const auto sum = [&](Seconds device, Seconds issue) { return share * issue + (1 - share) * device; };
       add(planned(with_op_times(problem, sum)), only_compute(problem, passes));
