@@ -7,6 +7,7 @@ FOLDER has `h100/kernels.json`: medians in us of one H100 80GB HBM3, 2026-11-26 
 `linear_*` are [m, n, k] of x(m, k) w(n, k)^T and its two gradients, `conv_*` [batch, in, side, out, kernel, stride].
 """
 import json
+import math
 import pathlib
 import re
 import statistics
@@ -36,6 +37,23 @@ def work(row, dtype):
     return 2 * made * inner * kernel**2, BYTES[dtype] * (batch * inner * side**2 + made + outer * inner * kernel**2), True
 
 
+def product_of(row):
+    """ln m, ln n, ln k of the product that a convolution is."""
+    batch, inner, side, outer, kernel, stride = row["shape"]
+    return [math.log(size) for size in (batch * (side // stride) ** 2, outer, inner * kernel**2)]
+
+
+def held_out(of_pass):
+    """`of_pass`: pairs of sizes and reached share. How far each is off by the median share of the others, and by that of the
+    nearest one."""
+    by_median, by_nearest = [], []
+    for held, (size, reached) in enumerate(of_pass):
+        others = of_pass[:held] + of_pass[held + 1:]
+        by_median.append(abs(reached / statistics.median(share for _, share in others) - 1))
+        by_nearest.append(abs(reached / min(others, key=lambda other: math.dist(other[0], size))[1] - 1))
+    return by_median, by_nearest
+
+
 def report(key, dtype, share, rows):
     """`rows`: by pass pairs of the share that a kernel has reached and the time that the shipped share gives, over the measured."""
     medians = [statistics.median(reached for reached, _ in of_pass) for of_pass in rows.values()]
@@ -49,10 +67,11 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     measured = json.loads((pathlib.Path(sys.argv[1]) / "h100/kernels.json").read_text(encoding="utf-8"))["rows"]
+    by_median, by_nearest = [], []
     for key, by_dtype in shipped().items():
         is_unaligned = key == "unaligned_product"
         for dtype, share in by_dtype.items():
-            rows = {}
+            rows, sizes = {}, {}
             for row in measured:
                 if row["kind"] not in PASSES.get(key.removeprefix(CHANNELS_LAST), PASSES["linear"]):
                     continue
@@ -68,7 +87,14 @@ def main():
                 time = max(computing / share, moving) + FLOOR_US if is_unaligned else roofline / share
                 reached = (computing if is_unaligned else roofline) / row["us"]
                 rows.setdefault(row["kind"], []).append((reached, time / row["us"]))
+                if row["kind"].startswith("conv"):
+                    sizes.setdefault(row["kind"], []).append((product_of(row), reached))
             report(key, dtype, share, rows)
+            for of_pass in sizes.values():
+                for sums, errors in zip((by_median, by_nearest), held_out(of_pass)):
+                    sums += errors
+    print(f"{len(by_median)} convolutions, each held out: {statistics.mean(by_median):.0%} off by the median share of its pass's "
+          f"other sizes, {statistics.mean(by_nearest):.0%} by that of the nearest size")
 
 
 if __name__ == "__main__":
