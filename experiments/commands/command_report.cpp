@@ -18,17 +18,19 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
       "Prints a table for each trace and platform, and the paths of the files that it writes: results.csv, "
       "report.html\n(opens in any browser, needs no network) and, for each trace and platform, the trade-off of "
       "iteration time against\nmemory as SVG, PDF and PNG (drawn by python3 with matplotlib). A load line that "
-      "'plimsoll load -o' has left in the\nfolder comes first. The sweep need not be finished:\n  plimsoll sweep "
+      "'plimsoll load -o' has left in the\nfolder comes first; it may be there alone. The sweep need not be "
+      "finished:\n  plimsoll sweep "
       "experiments/demo.yaml -o out/demo -j 0\n  plimsoll report out/demo");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("results", arguments->results, "folder with the results of a sweep")
+  command->add_option("results", arguments->results, "folder with the results of a sweep, or a load line")
       ->required()
       ->type_name("DIR");
   command->add_option("-o,--output", arguments->folder, "folder for the report (default: the folder of the sweep)")
       ->type_name("DIR");
   command->callback([arguments, &exit_code, &command_line] {
     const std::string& folder = arguments->folder.empty() ? arguments->results : arguments->folder;
-    std::cout << report_table(read_results(arguments->results)) << '\n';
+    const SweepContents contents = read_results(arguments->results);
+    if (!contents.records.empty()) std::cout << report_table(contents) << '\n';
     for (const auto& path : write_report(arguments->results, folder, made_by(command_line))) {
       std::cout << path.string() << '\n';
     }

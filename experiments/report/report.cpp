@@ -355,17 +355,33 @@ std::string report_html(const Json& data, std::string timelines) {
   return page;
 }
 
+namespace {
+
+/// A sweep of no points, with what the folder's load line says of itself.
+SweepContents without_sweep(const Json& load) {
+  const Json experiment{{"name", "the load line"}, {"strategies", Json::array()}};
+  return {.identity = {{"version", load.value("made_by", "")}, {"experiment", experiment}}, .cases = {}, .records = {}};
+}
+
+}  // namespace
+
 std::vector<fs::path> write_report(const fs::path& results, const fs::path& folder, const std::string& made_by) {
   std::error_code error;
   if (!fs::is_directory(results, error)) throw InputError(located(results.string(), {}, "", "is not a folder"));
-  const SweepContents contents = read_results(results);
-  if (contents.identity.is_null())
+  const Json load = read_load(results);
+  SweepContents contents = read_results(results);
+  if (contents.identity.is_null() && load.is_null()) {
     throw InputError(located(results.string(), {}, "", "holds no sweep (no manifest.json)"));
-  if (contents.records.empty()) throw InputError(located(results.string(), {}, "", "holds no results yet"));
+  }
+  if (contents.identity.is_null()) {
+    contents = without_sweep(load);
+  } else if (contents.records.empty()) {
+    throw InputError(located(results.string(), {}, "", "holds no results yet"));
+  }
   fs::create_directories(folder, error);
   if (error) throw OutputError(located(folder.string(), {}, "", "cannot make the folder: " + error.message()));
   Json data = report_data(contents, made_by);
-  if (const Json load = read_load(results); !load.is_null()) data["load"] = load;
+  if (!load.is_null()) data["load"] = load;
   std::vector<fs::path> files{folder / "results.csv", folder / "report.html", folder / "report.json"};
   write_text_file(files[0], results_csv(contents, made_by));
   write_text_file(files[1], report_html(data, report_timelines(contents)));

@@ -25,9 +25,9 @@ std::string report_timelines(const SweepContents&);
 /// A page that needs nothing but itself, made of the parts in report_page/.
 std::string report_html(const Json& data, std::string timelines = "");
 
-/// Writes all of them, with the load line of the folder first if it has one (shown_load.h), and returns the paths.
-/// Throws InputError where `results` holds no sweep or the figures cannot be drawn; the table and the page are there by
-/// then.
+/// Writes all of them, with the load line of the folder first if it has one (shown_load.h), and returns the paths. A
+/// folder may have a load line alone. Throws InputError where `results` holds neither or the figures cannot be drawn;
+/// the table and the page are there by then.
 std::vector<std::filesystem::path> write_report(const std::filesystem::path& results,
                                                 const std::filesystem::path& folder, const std::string& made_by);
 

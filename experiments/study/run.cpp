@@ -74,16 +74,20 @@ std::optional<std::string> beyond_budget(const Answer& answer, std::optional<Byt
                      (answer.metrics->peak - *budget).count);
 }
 
+std::string lacking(const Platform& platform, const Overfull& memory) {
+  return fmt::format("it needs {} B of '{}', which has {} B", memory.peak.count, platform[memory.memory].name,
+                     memory.limit.count);
+}
+
 /// Why a schedule does not fit a host or a disk. Planners answer for devices.
-std::optional<std::string> beyond_host_or_disk(const Problem& problem, const Schedule& schedule,
-                                               const std::vector<Bytes>& peaks) {
+std::optional<std::string> host_or_disk_below(const Problem& problem, const Schedule& schedule,
+                                              const std::vector<Bytes>& peaks) {
   for (const Overfull& memory : overfull(peaks, problem.platform, schedule)) {
-    const Memory& of = problem.platform[memory.memory];
     if (memory.computes) {
       throw BrokenPromise(fmt::format("'{}' needs {} B of '{}', above its budget of {} B", schedule.strategy,
-                                      memory.peak.count, of.name, memory.limit.count));
+                                      memory.peak.count, problem.platform[memory.memory].name, memory.limit.count));
     }
-    return fmt::format("it needs {} B of '{}', which has {} B", memory.peak.count, of.name, memory.limit.count);
+    return lacking(problem.platform, memory);
   }
   return std::nullopt;
 }
@@ -459,6 +463,15 @@ std::optional<Bytes> capacity_of(const Platform& platform) {
   return unequal == platform.devices.end() ? of_device(platform.devices.front()) : std::nullopt;
 }
 
+std::optional<std::string> beyond_host_or_disk(const Problem& problem, const Schedule& schedule) {
+  const Timeline timeline = simulate(schedule, problem.platform, Engine::event);
+  const std::vector<Bytes> peaks = recount(schedule, timeline, problem.platform);
+  for (const Overfull& memory : overfull(peaks, problem.platform, schedule)) {
+    if (!memory.computes) return lacking(problem.platform, memory);
+  }
+  return std::nullopt;
+}
+
 Timeline simulate(const Schedule& schedule, const Platform& platform, Engine engine) {
   return Simulator(engine, platform).simulate(schedule);
 }
@@ -498,7 +511,7 @@ void answer(const Question& question, const Problem& problem, std::span<const st
       hold_to_promise(question.strategy.text, promise(b), *made.answer.metrics);
       answer_for(question, problem, promise(b), limits[b], of_class, made.answer);
       std::optional<std::string> why = beyond_budget(made.answer, limits[b]);
-      if (!why) why = beyond_host_or_disk(problem, *made.answer.schedule, made.peaks);
+      if (!why) why = host_or_disk_below(problem, *made.answer.schedule, made.peaks);
       if (!why) {
         take(b, made.answer);
         continue;

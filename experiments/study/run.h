@@ -133,6 +133,9 @@ Problem problem_of(const Schedule&, const std::string& file, const Question&);
 /// What every device has, the budget where none is given; unset: unlimited, or not the same for all.
 std::optional<Bytes> capacity_of(const Platform&);
 
+/// In one sentence which host or disk it does not fit, by the event engine; planners answer for devices.
+std::optional<std::string> beyond_host_or_disk(const Problem&, const Schedule&);
+
 /// The engine's timeline of a schedule.
 Timeline simulate(const Schedule&, const Platform&, Engine);
 

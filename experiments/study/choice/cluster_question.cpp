@@ -9,12 +9,15 @@
 #include "experiments/study/model.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
+#include "sim/measure/lower_bounds.h"
+#include "sim/measure/op_parts.h"
+#include "sim/measure/rank_costs.h"
 #include "sim/model/chain_graph.h"
 #include "sim/model/device_classes.h"
+#include "sim/model/repeated_layers.h"
+#include "sim/model/stage_chain.h"
 #include "strategies/compose/plan.h"
 #include "strategies/hybrid/cluster/framework.h"
-#include "strategies/hybrid/cluster/rank_costs.h"
-#include "strategies/hybrid/cluster/repeated_layers.h"
 #include "strategies/list.h"
 #include "traces/models/synthetic.h"
 
@@ -40,11 +43,13 @@ void refuse_unlike_devices(const Platform& platform) {
   throw InputError(fmt::format("cluster: the devices of '{}' are not alike", platform.name));
 }
 
-/// The fewest devices of a node.
-std::uint32_t devices_in_node(const Platform& platform) {
+/// By node.
+std::vector<std::uint32_t> devices_in_nodes(const Platform& platform) {
   std::map<std::uint32_t, std::uint32_t> count;
   for (const Device& device : platform.devices) ++count[device.node];
-  return std::ranges::min_element(count, {}, [](const auto& node) { return node.second; })->second;
+  std::vector<std::uint32_t> made;
+  for (const auto& [node, devices] : count) made.push_back(devices);
+  return made;
 }
 
 std::string name_of_point(const ClusterRow& row) {
@@ -79,8 +84,21 @@ std::string summary_of(const ClusterAnswer& answer, std::uint32_t devices) {
   if (answer.refused > 0) text += fmt::format(", {} cannot be", answer.refused);
   text += fmt::format(", {} simulated", answer.simulated);
   if (!answer.is_proven) text += fmt::format("; no other takes less than {}", format_seconds(answer.bound));
-  if (best.point.devices() < devices) text += fmt::format("; uses {} of {} devices", best.point.devices(), devices);
+  if (best.point.planner == 0 && best.point.devices() < devices)
+    text += fmt::format("; uses {} of {} devices", best.point.devices(), devices);
   return text;
+}
+
+/// Operations of a micro-batch at the devices' peak, of ops that take no less.
+Seconds seconds_at_peak(const Problem& problem) {
+  PartsOfOps parts(problem);
+  Seconds sum;
+  for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
+    const OpId op = id_at<OpId>(o);
+    if (problem.graph[op].phase == Phase::update) continue;
+    sum += std::min(parts.of(op, 0, DeviceId{0}).ideal, duration_on(problem, op, DeviceId{0}, Saving::nothing));
+  }
+  return sum;
 }
 
 /// Updates are launched together, so that each takes its share of what all parameters of the whole model take.
@@ -102,6 +120,11 @@ Infeasible none_of(const ClusterAnswer& answer) {
   why += fmt::format("; the least bound is {} of parameters, {} of gradients, {} of states and {} of activations",
                      format_bytes(parts.parameters), format_bytes(parts.gradients), format_bytes(parts.states),
                      format_bytes(parts.activations));
+  const auto lacks_host = std::ranges::find_if(
+      answer.rows, [](const ClusterRow& row) { return row.outcome && row.outcome->lacks_host_memory; });
+  if (lacks_host != answer.rows.end()) {
+    why += fmt::format("; {}: {}", name_of_point(*lacks_host), lacks_host->outcome->reason);
+  }
   if (!answer.is_least_simulated) return {why, std::nullopt};
   return {why, answer.least, answer.is_least_proven};
 }
@@ -119,7 +142,9 @@ ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, c
   const std::optional<std::uint32_t> samples = samples_of(question.trace);
   extent_.devices = static_cast<std::uint32_t>(platform.devices.size());
   extent_.usual_devices = extent_.devices;
-  extent_.in_node = devices_in_node(platform);
+  const std::vector<std::uint32_t> in_nodes = devices_in_nodes(platform);
+  extent_.in_node = std::ranges::min(in_nodes);
+  extent_.in_largest_node = std::ranges::max(in_nodes);
   extent_.has_sizes = samples.has_value();
   extent_.given_samples = samples.value_or(1);
   extent_.layers = layers_of(question.trace).value_or(0);
@@ -152,6 +177,7 @@ bool ClusterProblems::repeats_layers(const RankCosts& whole) {
 
 void ClusterProblems::count_as(const ClusterExtent& other) {
   extent_.in_node = other.in_node;
+  extent_.in_largest_node = other.in_largest_node;
   extent_.usual_devices = other.usual_devices;
 }
 
@@ -162,6 +188,8 @@ ClusterQuestion ClusterProblems::question() {
           .rank_costs = [this](std::uint32_t samples, const ComposedPoint& as) { return costs_of_rank(samples, as); },
           .stage_problem = [this](std::uint32_t samples, std::uint32_t micro_batches,
                                   const ComposedPoint& as) { return stage_problem(samples, micro_batches, as); },
+          .whole_bound = [this](std::uint32_t samples, const ComposedPoint& as,
+                                bool splits) { return whole_bound(samples, as, splits); },
           .outcome = [this](const ClusterPoint& point, const ComposedPoint& as) { return outcome(point, as); }};
 }
 
@@ -254,6 +282,31 @@ std::optional<Problem> ClusterProblems::stage_problem(std::uint32_t samples, std
   }
 }
 
+std::variant<WholeBound, std::string> ClusterProblems::whole_bound(std::uint32_t samples, const ComposedPoint& as,
+                                                                   bool splits) {
+  Problem problem = base(samples, Layers::all);
+  problem.micro_batches = extent_.batch / samples;
+  if (!as.passes.empty()) problem = transformed(std::move(problem), as.passes);
+  const auto devices = static_cast<std::int64_t>(platform_.devices.size());
+  const auto share = [&](TensorKind kind) { return Bytes{bytes_of_kind(problem.graph, kind).count / devices}; };
+  WholeBound bound{.time = {},
+                   .memory = {.parameters = share(TensorKind::parameter),
+                              .gradients = share(TensorKind::parameter_gradient),
+                              .states = share(TensorKind::optimizer_state),
+                              .activations = {}}};
+  if (splits) {
+    bound.time = problem.micro_batches / static_cast<double>(devices) * seconds_at_peak(problem);
+    return bound;
+  }
+  const LowerBounds of_ops = lower_bounds(problem, platform_.devices.size());
+  bound.time = of_ops.time();
+  const std::variant<Problem, std::string> chain = as_chain(problem, Backward::whole);
+  if (const Problem* of_stages = std::get_if<Problem>(&chain)) {
+    bound.time = std::min(bound.time, lower_bounds(*of_stages, platform_.devices.size()).time());
+  }
+  return bound;
+}
+
 ClusterOutcome ClusterProblems::outcome(const ClusterPoint& point, const ComposedPoint& as) {
   const Question asked = of(point, as);
   try {
@@ -270,6 +323,10 @@ ClusterOutcome ClusterProblems::outcome(const ClusterPoint& point, const Compose
       return {.makespan = {}, .peak = {}, .reason = none->reason, .smallest = none->smallest};
     }
     const PlannedParts& made = std::get<PlannedParts>(planned);
+    if (point.offload > 0 || point.updates > 0) {
+      std::optional<std::string> why = beyond_host_or_disk(*problem, plan_of(*problem, made, budget_).schedule);
+      if (why) return {.makespan = {}, .peak = {}, .reason = *std::move(why), .lacks_host_memory = true};
+    }
     return {.makespan = made.makespan, .peak = made.peak};
   } catch (const InputError& error) {  // a strategy refuses this point
     return {.makespan = {}, .peak = {}, .reason = error.what()};

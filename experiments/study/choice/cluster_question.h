@@ -44,6 +44,7 @@ class ClusterProblems {
   std::variant<RankCosts, std::string> costs_of_rank(std::uint32_t samples, const ComposedPoint&);
   std::optional<Problem> stage_problem(std::uint32_t samples, std::uint32_t micro_batches, const ComposedPoint&);
   Problem planned_by_stages(std::uint32_t samples, std::uint32_t micro_batches, const ComposedPoint&, Layers);
+  std::variant<WholeBound, std::string> whole_bound(std::uint32_t samples, const ComposedPoint&, bool splits);
   bool repeats_layers(const RankCosts& whole);
   ClusterOutcome outcome(const ClusterPoint&, const ComposedPoint&);
   std::string reference(std::uint32_t samples, Layers) const;

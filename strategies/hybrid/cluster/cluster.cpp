@@ -48,8 +48,9 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     option_of<&ClusterOptions::tensor>({
         .name = "t",
         .values = numbers,
-        .help =
-            "devices that share out the operators of a stage; auto: every number that divides the devices of a node",
+        .help = "devices that share out the operators of a stage; auto: within a node each power of two and each "
+                "divisor of "
+                "its devices",
         .allowed = are_numbers,
     }),
     option_of<&ClusterOptions::context>({
@@ -61,13 +62,14 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     option_of<&ClusterOptions::stages>({
         .name = "p",
         .values = numbers,
-        .help = "stages of the pipeline; auto: on up to 16 devices every number, on more each divisor of their number",
+        .help = "stages of the pipeline; auto: on up to 16 devices every number, on more each power of two and each "
+                "divisor of their number",
         .allowed = are_numbers,
     }),
     option_of<&ClusterOptions::replicas>({
         .name = "d",
         .values = numbers,
-        .help = "replicas; auto: the most for which there are devices and that divide the micro-batches",
+        .help = "replicas; auto: every number for which there are devices and that divides the micro-batches",
         .allowed = are_numbers,
     }),
     option_of<&ClusterOptions::zero>({
@@ -131,6 +133,13 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
         .help = "where parameters are updated and states are; auto: device, backward_updates and zero_offload",
         .allowed = are_named<cluster_updates>,
     }),
+    option_of<&ClusterOptions::planners>({
+        .name = "planners",
+        .values = "auto, or none, hsm2dl, alpa, piper, placement joined by '+'",
+        .help = "searches whose plans are compared, too (placement: auto), none: the other options' points; auto: all "
+                "where the trace is a graph of operators that no formula makes, else none",
+        .allowed = are_named<cluster_planners>,
+    }),
     option_of<&ClusterOptions::framework>({
         .name = "for",
         .values = "any, megatron, torchtitan, deepspeed or pytorch",
@@ -152,7 +161,8 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     }));
 
 std::variant<Problem, std::string> asked_alone(const Problem&, const Options&) {
-  return std::string("it chooses the whole pass pipeline, and is asked alone by 'simulate', 'plan', 'load' and 'sweep'");
+  return std::string(
+      "it chooses the whole pass pipeline, and is asked alone by 'simulate', 'plan', 'load' and 'sweep'");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ struct ClusterOptions {
   std::string tensor = "auto", context = "1", stages = "auto", replicas = "auto", zero = "auto";
   std::string experts = "1", copies = "1", compression = "none", offload = "none", updates = "device";
   std::string schedule = "auto", chunks = "auto", samples = "auto", saver = "auto";
-  std::string framework = "any";
+  std::string planners = "auto", framework = "any";
   std::uint32_t limit = 400;
   bool prices = false;
 };

@@ -72,6 +72,17 @@ std::span<const ClusterPass> cluster_updates() {
   return all;
 }
 
+std::span<const ClusterPlanner> cluster_planners() {
+  static const std::array all{
+      ClusterPlanner{"none", nullptr},
+      ClusterPlanner{.name = "hsm2dl", .strategy = &hsm2dl_strategy, .splits_ops = true},
+      ClusterPlanner{.name = "alpa", .strategy = &alpa_strategy, .splits_ops = true},
+      ClusterPlanner{"piper", &piper_strategy},
+      ClusterPlanner{"placement", &auto_strategy},
+  };
+  return all;
+}
+
 bool ClusterPoint::runs_by_ops() const {
   const bool plans_stages = saving().behind != nullptr || (offload > 0 && offloading().strategy->chains_only);
   return stages == 1 && !plans_stages;
@@ -123,6 +134,7 @@ ComposedPoint composed_stages(const ClusterPoint& point, bool sequence) {
 
 ComposedPoint composed(const ClusterPoint& point, bool sequence) {
   ComposedPoint made = composed_stages(point, sequence);
+  if (point.planner > 0) add(made, *point.planning().strategy, {});
   for (const StrategyInfo* behind :
        {point.saving().behind, point.compressing().strategy, point.offloading().strategy, point.updating().strategy}) {
     if (behind != nullptr) add(made, *behind, {});

@@ -14,7 +14,10 @@
 //     time >= F + B of the model + (m - 1) max(f, b),  B for inputs only where the backward is split.
 //
 // Updates within the backward are work of the device like others. On a host (zero_offload) they begin when the device
-// has run its last backward, and take their time there even if no other device's run.
+// has run its last backward, and all of those of its devices go over its processor. Parameters come back from them, so
+// that this copy begins no earlier:
+//     time >= min over a host's devices of (before + m (F + B)) + what all of them move / what the host moves
+//     time >= before + m (F + B) + copies of the parameters
 //
 // The cut is that of the strategies (balanced) where the stages' times are those at hand. ZeRO 2 and 3 add what stages
 // wait for, and may cut elsewhere: until that is known, means hold. Devices have m (F + B) / p of the model, and of p v
@@ -23,6 +26,7 @@
 // Without a pipeline and without a saver that plans by stages a rank runs its ops one after the other.
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -50,15 +54,36 @@ Seconds repeated(const RankCosts& costs, std::uint32_t parts) {
   return std::accumulate(again.begin(), again.end() - parts, Seconds{});
 }
 
-}  // namespace
-
-Seconds updates_bound(const ClusterPoint& point, const DeviceCosts& device) {
-  const double share = 1.0 / (point.zero > 0 ? point.sharers() : 1);
-  if (point.keeps_states()) return share * device.updates;
-  return point.updating().strategy == &zero_offload_strategy ? share * device.host_updates : Seconds{};
+/// Forwards and backwards of a device, with those that it waits for.
+Seconds passes_of(const BoundedPoint& of, const DeviceCosts& device) {
+  const double m = of.micro_batches;
+  Seconds pass = device.forward + device.backward;
+  if (of.point.saving().behind == &full_recompute_strategy) pass += device.again;
+  const Seconds by_stages = device.before + m * pass;
+  return of.point.runs_by_ops() ? std::min(m * of.costs.ops, by_stages) : by_stages;
 }
 
-Seconds computation_bound(const BoundedPoint& of) {
+Seconds with_updates_on_hosts(const BoundedPoint& of) {
+  if (of.point.updating().strategy != &zero_offload_strategy || of.hosts.empty() || !of.is_cut_known) return {};
+  struct OnHost {
+    Seconds begin, updates;
+  };
+  std::map<std::uint32_t, OnHost> by_host;
+  const double share = 1.0 / (of.point.zero > 0 ? of.point.sharers() : 1);
+  Seconds longest;
+  for (std::size_t r = 0; r < of.devices.size(); ++r) {
+    const DeviceHost& host = of.hosts[r];
+    const Seconds begin = passes_of(of, of.devices[r]);
+    const auto [found, is_first] = by_host.try_emplace(host.host, OnHost{begin, {}});
+    OnHost& all = found->second;
+    all.begin = std::min(all.begin, begin);
+    if (host.updates.value > 0) all.updates += share * (of.devices[r].host_moves / host.updates);
+    longest = std::max({longest, all.begin + all.updates, begin + share * (of.devices[r].trained / host.in)});
+  }
+  return longest;
+}
+
+Seconds on_devices(const BoundedPoint& of) {
   const double m = of.micro_batches;
   if (of.point.stages == 1) {
     const Seconds by_stages = of_device(of, of.devices.front());
@@ -78,6 +103,17 @@ Seconds computation_bound(const BoundedPoint& of) {
   const std::uint32_t parts = of.point.stages * of.point.chunks;
   if (of.point.saving().behind == &full_recompute_strategy) sum += repeated(of.costs, parts);
   return std::max(m / of.point.stages * sum, way + (m - 1) / parts * forward);
+}
+
+}  // namespace
+
+Seconds updates_bound(const ClusterPoint& point, const DeviceCosts& device) {
+  const double share = 1.0 / (point.zero > 0 ? point.sharers() : 1);
+  return point.keeps_states() ? share * device.updates : Seconds{};
+}
+
+Seconds computation_bound(const BoundedPoint& of) {
+  return std::max(on_devices(of), with_updates_on_hosts(of));
 }
 
 }  // namespace plimsoll

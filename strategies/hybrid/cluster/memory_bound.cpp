@@ -19,7 +19,12 @@
 // min(m - 1, p - r) micro-batches are in flight. With split backwards weight gradients lag behind by at most p
 // micro-batches: with 2 p of them or more some are made before the last forward, at which p - r are in flight.
 //
-// Values that are packed or offloaded may be nowhere else. States are on the device unless updates leave it. Where
+// Values that are packed, offloaded or made again as planners choose may be elsewhere, but not while an op uses them:
+// what it makes is there whole, with its workspace, and what it reads too unless that is packed. What runs by stages
+// has all that a stage leaves while its backward runs. That may be at any time: beside no gradients, or with several
+// micro-batches beside those of a device of one part, which are there in all but the first.
+//
+// States are on the device unless updates leave it. Where
 // updates do not wait for the end, a gradient dies or leaves once the last micro-batch has completed it: where a device
 // has one part and whole backwards, all of them are there before that.
 //
@@ -46,6 +51,16 @@ Bytes times(std::uint32_t count, Bytes bytes) {
   return Bytes{bytes.count * count};
 }
 
+/// Whether it is known what the saver has to keep.
+bool is_saver_known(const ClusterPoint& point) {
+  return point.saving().behind == nullptr || point.saving().behind == &full_recompute_strategy;
+}
+
+/// Whether that is on the device until the backward.
+bool stay(const ClusterPoint& point) {
+  return is_saver_known(point) && point.compression == 0 && point.offload == 0;
+}
+
 /// What one micro-batch leaves at least: of all parts of a device, and of the smallest; and once more than that while a
 /// backward runs.
 struct Left {
@@ -54,20 +69,28 @@ struct Left {
 
 Left left_by(const DeviceCosts& device, const ClusterPoint& point) {
   const ClusterSaver& saver = point.saving();
-  if (point.compression > 0 || point.offload > 0) return {};
   if (saver.behind == nullptr) return {device.saved, device.least_saved, {}};
-  if (saver.behind == &full_recompute_strategy) {
-    return {device.inputs, device.least_inputs, std::max(device.at_repeat - device.inputs, Bytes{})};
-  }
-  return {};
+  return {device.inputs, device.least_inputs, std::max(device.at_repeat - device.inputs, Bytes{})};
 }
 
 /// Activations before the first backward of a rank, and those beside which its gradients are.
 struct Activations {
   Bytes alone, beside_gradients;
+  bool are_before_backward = true;  ///< else at any time
 };
 
-Activations activations(const BoundedPoint& of, const DeviceCosts& device, std::uint32_t rank) {
+/// Where they may be elsewhere, or made again: while an op or a stage uses them.
+Activations in_use(const BoundedPoint& of, const DeviceCosts& device) {
+  const bool plans_ops = of.point.stages == 1 && of.point.saving().behind == &greedy_recompute_strategy;
+  const bool runs_by_ops = of.point.runs_by_ops() || plans_ops;
+  const Bytes by_ops = of.point.compression > 0 ? device.made : device.read_and_made;
+  const Bytes used = runs_by_ops ? by_ops : device.left_by_stage;
+  const bool are_beside = of.micro_batches > 1 && of.point.chunks == 1 && !of.point.way().splits_backward;
+  return {used, are_beside ? used : Bytes{}, false};
+}
+
+/// Where nothing is packed or offloaded, behind a saver whose kept values are known.
+Activations activations_kept(const BoundedPoint& of, const DeviceCosts& device, std::uint32_t rank) {
   const ClusterSchedule& way = of.point.way();
   const std::uint32_t p = of.point.stages, m = of.micro_batches, v = of.point.chunks;
   const Left left = left_by(device, of.point);
@@ -82,6 +105,10 @@ Activations activations(const BoundedPoint& of, const DeviceCosts& device, std::
   const Bytes alone = times(most, left.all) + left.more;
   if (way.splits_backward) return {alone, m >= 2 * p ? alone : Bytes{}};
   return {alone, m > 1 ? times(std::min(m - 1, most), left.all) + left.more : Bytes{}};
+}
+
+Activations activations(const BoundedPoint& of, const DeviceCosts& device, std::uint32_t rank) {
+  return stay(of.point) ? activations_kept(of, device, rank) : in_use(of, device);
 }
 
 /// Whether all gradients of a device are there before the last micro-batch completes one.
@@ -105,7 +132,7 @@ MemoryBound of_device(const BoundedPoint& of, const DeviceCosts& device, const A
   if (of.point.updates > 0 && !waits_for_gradients(of)) later.gradients = {};
   first.activations = kept.alone;
   later.activations = kept.beside_gradients;
-  if (z > 2 && of.point.chunks == 1) {
+  if (z > 2 && of.point.chunks == 1 && kept.are_before_backward) {
     const Bytes gathered = std::max(device.last_trained - share(device.last_trained, d) - Bytes{1}, Bytes{});
     first.parameters += gathered;
     if (later.activations > Bytes{}) later.parameters += gathered;
@@ -138,7 +165,7 @@ class AnyCut {
   MemoryBound mean() const {
     DeviceCosts whole{};
     for (const DeviceCosts& stage : stages_) add(whole, stage);
-    const MemoryBound all = of_device(of_, whole, {left_by(whole, of_.point).all, {}});
+    const MemoryBound all = of_device(of_, whole, {stay(of_.point) ? left_by(whole, of_.point).all : Bytes{}, {}});
     const std::uint32_t p = of_.point.stages;
     return {.parameters = share(all.parameters, p),
             .gradients = share(all.gradients, p),
@@ -159,7 +186,7 @@ class AnyCut {
       made.states += of_.costs.parameters[p].states;
     }
     if (is_first) made.gradients = stage.gradients;
-    made.saved = stage.inner;
+    made.saved = made.left_by_stage = stage.inner;
     return made;
   }
 
@@ -168,6 +195,7 @@ class AnyCut {
     device.states += stage.states;
     device.gradients += stage.gradients;
     device.saved += stage.saved;
+    device.left_by_stage = std::max(device.left_by_stage, stage.left_by_stage);
   }
 
   /// What the fullest needs then; nothing where stages are left over.
@@ -199,6 +227,23 @@ class AnyCut {
 };
 
 }  // namespace
+
+KeptInFlight kept_in_flight(const BoundedPoint& of, std::uint32_t rank) {
+  const ClusterPoint& point = of.point;
+  const bool is_line = point.stages == 1 || (point.way().shape == PipelineShape::line && !point.way().splits_backward);
+  const bool are_moved_alone = point.offload > 0 && !point.offloading().strategy->chains_only && point.compression == 0;
+  if (!is_line || !are_moved_alone || !is_saver_known(point) || !of.is_cut_known) return {};
+  const DeviceCosts& device = of.devices[rank];
+  const std::uint32_t m = of.micro_batches, p = point.stages;
+  const std::uint32_t in_flight = p == 1 ? 1 : point.way().strategy == &gpipe_strategy ? m : std::min(m, p - rank);
+  const Bytes left = times(in_flight, left_by(device, point).all);
+  const MemoryBound without = of_device(of, device, {Bytes{}, Bytes{}, false});
+  const Bytes at_rest = without.parameters + without.states;
+  const Bytes gradients = waits_for_gradients(of) || point.updates == 0
+                              ? share(device.gradients, point.zero > 1 ? point.sharers() : 1)
+                              : Bytes{};
+  return {at_rest + left, at_rest + left + gradients, in_flight};
+}
 
 MemoryBound memory_bound(const BoundedPoint& of) {
   if (!of.is_cut_known) {

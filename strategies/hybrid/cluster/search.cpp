@@ -38,6 +38,8 @@ class ClusterSearch {
     const auto is_too_large = [&](const ClusterRow& row) {
       return question_.budget && row.memory.total() > *question_.budget;
     };
+    for (ClusterRow& row : answer_.rows) costs_->raise_within_budget(row);
+    std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
     std::vector<ClusterRow> large;
     std::ranges::copy_if(answer_.rows, std::back_inserter(large), is_too_large);
     answer_.too_large = std::erase_if(answer_.rows, is_too_large);

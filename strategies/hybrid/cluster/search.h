@@ -23,6 +23,7 @@ struct ClusterOutcome {
   Bytes peak;
   std::string reason = {};
   std::optional<Bytes> smallest = {};
+  bool lacks_host_memory = false;  ///< that is the reason
 };
 
 /// What a rank's graph costs, or in one sentence why there is none.
@@ -32,6 +33,14 @@ using RankCostsOf =
 /// Nothing where there is none.
 using StageProblemOf =
     std::function<std::optional<Problem>(std::uint32_t samples, std::uint32_t micro_batches, const ComposedPoint&)>;
+/// What no plan on all devices takes less than, after these transforms, or in one sentence why there is none; `splits`:
+/// even if devices share out single operators.
+struct WholeBound {
+  Seconds time;
+  MemoryBound memory;  ///< of the fullest device
+};
+using WholeBoundOf = std::function<std::variant<WholeBound, std::string>(std::uint32_t samples,
+                                                                         const ComposedPoint& transforms, bool splits)>;
 using OutcomeOf = std::function<ClusterOutcome(const ClusterPoint&, const ComposedPoint&)>;
 
 struct ClusterQuestion {
@@ -40,6 +49,7 @@ struct ClusterQuestion {
   std::optional<Bytes> budget;  ///< of each device
   RankCostsOf rank_costs;
   StageProblemOf stage_problem;
+  WholeBoundOf whole_bound;
   OutcomeOf outcome;
   std::optional<ClusterPoint> first = {};  ///< to simulate, of the space: likely one of the fastest
   bool asks_least = true;                  ///< where nothing fits: how much the least needs

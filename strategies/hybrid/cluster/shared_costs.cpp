@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/io/input_error.h"
+#include "sim/mesh/folded.h"
 #include "strategies/list.h"
 
 namespace plimsoll {
@@ -46,7 +47,16 @@ std::vector<DeviceCosts> devices_as_cut(const ClusterPoint& point, const RankCos
 
 }  // namespace
 
+std::variant<ClusterRow, std::string> ClusterCosts::bounded_whole(const ClusterPoint& point) const {
+  const std::variant<WholeBound, std::string> made =
+      question_.whole_bound(point.samples, composed_rank(point, false), point.planning().splits_ops);
+  if (const std::string* why = std::get_if<std::string>(&made)) return *why;
+  const WholeBound& whole = std::get<WholeBound>(made);
+  return ClusterRow{.point = point, .bound = whole.time, .memory = whole.memory, .known = ClusterRow::Known::order};
+}
+
 std::variant<ClusterRow, std::string> ClusterCosts::bounded(const ClusterPoint& point) {
+  if (point.planner > 0) return bounded_whole(point);
   const Rank& made = rank(point);
   if (const std::string* why = std::get_if<std::string>(&made)) return *why;
   const OfRank& of_rank = std::get<OfRank>(made);
@@ -83,11 +93,23 @@ bool ClusterCosts::tighten(ClusterRow& row) {
 }
 
 void ClusterCosts::bound(ClusterRow& row, const RankCosts& costs, const std::vector<DeviceCosts>& of_devices,
-                         const Exchanges& exchanged) const {
-  const bool is_cut_known = row.known != ClusterRow::Known::rank || row.point.zero < 2;
-  const BoundedPoint of{row.point,   costs, of_devices, exchanged, question_.extent.micro_batches(row.point),
-                        is_cut_known};
-  raise(row, std::max(computation_bound(of), exchange_bound(of)), memory_bound(of));
+                         const Exchanges& exchanged) {
+  const BoundedPoint of{.point = row.point,
+                        .costs = costs,
+                        .devices = of_devices,
+                        .shared = exchanged,
+                        .micro_batches = question_.extent.micro_batches(row.point),
+                        .hosts = hosts(row.point),
+                        .budget = question_.budget,
+                        .is_cut_known = row.known != ClusterRow::Known::rank || row.point.zero < 2};
+  raise(row, std::max({computation_bound(of), exchange_bound(of), copies_bound(of)}), memory_bound(of));
+}
+
+void ClusterCosts::raise_within_budget(ClusterRow& row) {
+  if (row.point.offload == 0 || !question_.budget) return;
+  const RankCosts& costs = std::get<OfRank>(rank(row.point)).costs;
+  const std::vector<DeviceCosts>& of_devices = devices(row.point, costs);
+  bound(row, costs, of_devices, std::get<Exchanges>(exchanges(row.point, of_devices)));
 }
 
 const ClusterCosts::Rank& ClusterCosts::rank(const ClusterPoint& point) {
@@ -158,7 +180,14 @@ std::optional<OrderBound> ClusterCosts::by_order_made(const ClusterPoint& point,
     const std::vector<DeviceCosts> of_devices = devices_as_cut(point, of->costs);
     const std::variant<Exchanges, std::string> exchanged = exchanges(point, of_devices);
     const std::uint32_t m = question_.extent.micro_batches(point);
-    return order_bound({point, of->costs, of_devices, std::get<Exchanges>(exchanged), m}, of->problem, **partition);
+    return order_bound({.point = point,
+                        .costs = of->costs,
+                        .devices = of_devices,
+                        .shared = std::get<Exchanges>(exchanged),
+                        .micro_batches = m,
+                        .hosts = hosts(point),
+                        .budget = question_.budget},
+                       of->problem, **partition);
   } catch (const InputError&) {  // the schedule refuses the point: its simulation says why
     return std::nullopt;
   }
@@ -175,6 +204,35 @@ std::variant<ClusterCosts::Exchanges, std::string> ClusterCosts::exchanges(const
   CollectiveTimes& times = std::get<CollectiveTimes>(*found->second);
   for (std::size_t r = 0; r < of_devices.size(); ++r) made[r] = exchange_of(point, of_devices[r], times);
   return made;
+}
+
+const ClusterCosts::Hosts& ClusterCosts::hosts(const ClusterPoint& point) {
+  static const Hosts none;
+  if (point.offload == 0 && point.updates == 0) return none;
+  const std::uint32_t ranks = point.width() * point.replicas;
+  const auto [found, is_new] = hosts_.try_emplace(ranks);
+  if (is_new) found->second = hosts_of(ranks);
+  return found->second;
+}
+
+ClusterCosts::Hosts ClusterCosts::hosts_of(std::uint32_t ranks) const {
+  const std::variant<Platform, std::string> made =
+      folded(question_.platform, Mesh{{{.name = "ranks", .ranks = ranks}}});
+  if (std::holds_alternative<std::string>(made)) return {};
+  const Platform& platform = std::get<Platform>(made);
+  RouteFinder finder(platform);
+  Hosts hosts;
+  for (std::size_t r = 0; r < platform.devices.size(); ++r) {
+    const std::optional<MemoryId> host = finder.memory_at(id_at<DeviceId>(r), place::host);
+    if (!host) return {};
+    const MemoryId own = platform.devices[r].memory;
+    const std::optional<Route> out = finder.between(own, *host), in = finder.between(*host, own);
+    hosts.push_back({.host = host->index,
+                     .updates = update_traffic(platform[*host]).value_or(BytesPerSecond{0}),
+                     .out = out ? out->bandwidth : unlimited_bandwidth,
+                     .in = in ? in->bandwidth : unlimited_bandwidth});
+  }
+  return hosts;
 }
 
 std::unique_ptr<ClusterCosts::Times> ClusterCosts::times_of(const ClusterPoint& point) const {

@@ -25,6 +25,9 @@ class ClusterCosts {
   /// Raises the row's bounds to the next better ones; false where there are none.
   bool tighten(ClusterRow&);
 
+  /// Raises its bound on time to what the question's budget says of what it offloads.
+  void raise_within_budget(ClusterRow&);
+
  private:
   struct OfRank {
     RankCosts costs;
@@ -39,7 +42,10 @@ class ClusterCosts {
   };
   using Exchanges = std::vector<ReplicaExchange>;
   using Times = std::variant<CollectiveTimes, std::string>;
+  using Hosts = std::vector<DeviceHost>;
 
+  /// Of a planner's point.
+  std::variant<ClusterRow, std::string> bounded_whole(const ClusterPoint&) const;
   const Rank& rank(const ClusterPoint&);
   Rank rank_made(const ClusterPoint&) const;
   const std::vector<DeviceCosts>& devices(const ClusterPoint&, const RankCosts&);
@@ -53,7 +59,10 @@ class ClusterCosts {
   /// Or in one sentence why the replicas cannot exchange anything.
   std::variant<Exchanges, std::string> exchanges(const ClusterPoint&, const std::vector<DeviceCosts>&);
   std::unique_ptr<Times> times_of(const ClusterPoint&) const;
-  void bound(ClusterRow&, const RankCosts&, const std::vector<DeviceCosts>&, const Exchanges&) const;
+  /// Of its stages; none where nothing leaves the devices.
+  const Hosts& hosts(const ClusterPoint&);
+  Hosts hosts_of(std::uint32_t ranks) const;
+  void bound(ClusterRow&, const RankCosts&, const std::vector<DeviceCosts>&, const Exchanges&);
 
   const ClusterQuestion& question_;
   using Number = std::uint32_t;
@@ -62,6 +71,7 @@ class ClusterCosts {
   std::map<ClusterPoint, std::unique_ptr<OfStages>> stages_;
   std::map<ClusterPoint, std::optional<OrderBound>> by_order_;
   std::map<std::tuple<Number, Number, Number, Number, Number>, std::unique_ptr<Times>> times_;
+  std::map<Number, Hosts> hosts_;  // by ranks of a stage
 };
 
 }  // namespace plimsoll

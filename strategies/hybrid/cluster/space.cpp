@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <compare>
 #include <map>
@@ -69,21 +70,13 @@ class Enumeration {
         compressions_(named(cluster_compressions(), options.compression)),
         offloads_(named(cluster_offloads(), options.offload)),
         updates_(named(cluster_updates(), options.updates)),
+        planners_(planners_of(extent, options)),
         options_(options),
         framework_(cluster_framework(options.framework)) {}
 
   ClusterSpace run() && {
-    for (std::uint32_t tensor = 1; tensor <= (extent_.has_operators ? extent_.devices : 1); ++tensor) {
-      const bool is_usual = extent_.in_node % tensor == 0;
-      if (tensor_.values.empty() ? !is_usual : !tensor_.allows(tensor)) continue;
-      note(1);
-      for (std::uint32_t context = 1; context <= (extent_.has_operators ? extent_.devices / tensor : 1); ++context) {
-        const bool is_divisor = extent_.usual_devices / tensor % context == 0;
-        if (context_.values.empty() ? !is_divisor : !context_.allows(context)) continue;
-        note(2);
-        add_rows({.tensor = tensor, .context = context});
-      }
-    }
+    if (std::ranges::find(planners_, 0) != planners_.end()) add_points();
+    add_planners();
     std::ranges::sort(space_.points);
     if (space_.points.empty()) space_.empty_because = why_empty();
     refuse_what_is_asked_in_vain();
@@ -93,11 +86,53 @@ class Enumeration {
  private:
   void note(std::size_t reached) { reached_ = std::max(reached_, reached); }
 
+  /// Searches choose the numbers themselves, and operators of formulas need none.
+  static std::vector<std::uint8_t> planners_of(const ClusterExtent& extent, const ClusterOptions& options) {
+    const bool is_free = options.tensor == "auto" && options.stages == "auto" && options.replicas == "auto" &&
+                         options.zero == "auto" && options.schedule == "auto" && options.framework == "any";
+    const bool asks_none = extent.has_sizes || !extent.has_operators || extent.devices == 1 || !is_free;
+    if (options.planners == "auto" && asks_none) return {0};
+    return named(cluster_planners(), options.planners);
+  }
+
+  void add_planners() {
+    for (const std::uint8_t planner : planners_) {
+      if (planner == 0) continue;
+      ClusterPoint point{.samples = extent_.given_samples, .planner = planner};
+      if (framework_ != nullptr) {
+        apart_because_ =
+            fmt::format("for={}: {} has no plans of '{}'", framework_->name, framework_->title, point.planning().name);
+        note(9);
+        continue;
+      }
+      for (const std::uint8_t saver : savers_) {
+        point.saver = saver;
+        space_.points.push_back(point);
+      }
+    }
+  }
+
+  void add_points() {
+    for (std::uint32_t tensor = 1; tensor <= (extent_.has_operators ? extent_.devices : 1); ++tensor) {
+      const bool is_usual =
+          extent_.in_node % tensor == 0 || (std::has_single_bit(tensor) && tensor <= extent_.in_largest_node);
+      if (tensor_.values.empty() ? !is_usual : !tensor_.allows(tensor)) continue;
+      note(1);
+      for (std::uint32_t context = 1; context <= (extent_.has_operators ? extent_.devices / tensor : 1); ++context) {
+        const bool is_divisor = extent_.usual_devices / tensor % context == 0;
+        if (context_.values.empty() ? !is_divisor : !context_.allows(context)) continue;
+        note(2);
+        add_rows({.tensor = tensor, .context = context});
+      }
+    }
+  }
+
   void add_rows(ClusterPoint point) {
     const std::size_t in_a_row = std::min<std::size_t>(extent_.devices / point.width(), extent_.model_stages);
     for (point.stages = 1; point.stages <= static_cast<std::uint32_t>(in_a_row); ++point.stages) {
-      const bool is_usual =
-          extent_.usual_devices <= few_devices || extent_.usual_devices / point.width() % point.stages == 0;
+      const bool is_usual = extent_.usual_devices <= few_devices ||
+                            extent_.usual_devices / point.width() % point.stages == 0 ||
+                            std::has_single_bit(point.stages);
       if (stages_.values.empty() ? !is_usual : !stages_.allows(point.stages)) continue;
       note(3);
       add_sizes(point);
@@ -136,14 +171,13 @@ class Enumeration {
     return choices.values.empty() ? extent_.usual_devices % value == 0 : choices.allows(value);
   }
 
-  /// The largest that divides the micro-batches, in whole groups; those asked for, else.
+  /// All that divide the micro-batches, in whole groups, of those asked for: others idle.
   std::vector<std::uint32_t> replicas_for(const ClusterPoint& point) const {
     const std::uint32_t micro_batches = extent_.batch / point.samples;
     std::vector<std::uint32_t> found;
     for (std::uint32_t d = std::min(extent_.devices / (point.width() * point.stages), micro_batches); d > 0; --d) {
       if (micro_batches % d != 0 || d % (point.experts * point.copies) != 0 || !replicas_.allows(d)) continue;
       found.push_back(d);
-      if (replicas_.values.empty()) break;
     }
     return found;
   }
@@ -316,7 +350,7 @@ class Enumeration {
 
   const ClusterExtent& extent_;
   Choices tensor_, context_, stages_, replicas_, experts_, copies_, zero_, chunks_, samples_;
-  std::vector<std::uint8_t> schedules_, savers_, compressions_, offloads_, updates_;
+  std::vector<std::uint8_t> schedules_, savers_, compressions_, offloads_, updates_, planners_;
   const ClusterOptions& options_;
   const ClusterFramework* framework_;  // null: any
   std::map<Asked, std::string> refused_;

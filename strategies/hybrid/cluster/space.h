@@ -46,6 +46,15 @@ std::span<const ClusterPass> cluster_compressions();
 std::span<const ClusterPass> cluster_offloads();
 std::span<const ClusterPass> cluster_updates();
 
+/// Searches of whole plans on all devices, in place of everything but a saver.
+struct ClusterPlanner {
+  std::string_view name;
+  const StrategyInfo* strategy;  ///< null: none
+  bool splits_ops = false;       ///< devices share out single operators
+  bool is_usual = true;
+};
+std::span<const ClusterPlanner> cluster_planners();
+
 struct ClusterPoint {
   std::uint32_t tensor = 1;    ///< devices that share out the operators of a stage
   std::uint32_t context = 1;   ///< times so many, which share out the positions of a sequence
@@ -59,6 +68,7 @@ struct ClusterPoint {
   std::uint8_t schedule = 0;   ///< index of cluster_schedules(); 0: no pipeline
   std::uint8_t saver = 0;      ///< index of cluster_savers(); 0: none
   std::uint8_t compression = 0, offload = 0, updates = 0;  ///< likewise
+  std::uint8_t planner = 0;  ///< index of cluster_planners(); 0: the numbers above are the plan
 
   /// Devices of a stage of one replica.
   std::uint32_t width() const { return tensor * context; }
@@ -72,6 +82,7 @@ struct ClusterPoint {
   const ClusterPass& compressing() const { return cluster_compressions()[compression]; }
   const ClusterPass& offloading() const { return cluster_offloads()[offload]; }
   const ClusterPass& updating() const { return cluster_updates()[updates]; }
+  const ClusterPlanner& planning() const { return cluster_planners()[planner]; }
   /// Whether a rank runs its ops one after the other: without a pipeline, and what plans by stages.
   bool runs_by_ops() const;
   /// Whether optimizer states stay on the device.
@@ -81,16 +92,17 @@ struct ClusterPoint {
 
 /// What the numbers of a point come from.
 struct ClusterExtent {
-  std::uint32_t devices = 1, in_node = 1;
-  std::uint32_t usual_devices = 1;  ///< divisors of which auto takes as stages, where there are many
-  std::uint32_t batch = 1;          ///< samples of an iteration, all replicas together
-  std::uint32_t given_samples = 1;  ///< of a micro-batch of the trace
-  bool has_sizes = false;           ///< whether a micro-batch may have another number of samples
-  bool has_updates = false;         ///< whether there are states to share out
-  bool has_operators = false;       ///< whether devices may share these and positions out
-  std::size_t model_stages = 1;     ///< of the model's chain; 1: it has none
-  std::uint32_t layers = 0;         ///< of the model, where the trace is a formula that says so; else 0
-  std::uint32_t positions = 0;      ///< of a sequence, likewise
+  std::uint32_t devices = 1;
+  std::uint32_t in_node = 1, in_largest_node = 1;  ///< fewest and most devices of a node
+  std::uint32_t usual_devices = 1;                 ///< divisors of which auto takes as stages, where there are many
+  std::uint32_t batch = 1;                         ///< samples of an iteration, all replicas together
+  std::uint32_t given_samples = 1;                 ///< of a micro-batch of the trace
+  bool has_sizes = false;                          ///< whether a micro-batch may have another number of samples
+  bool has_updates = false;                        ///< whether there are states to share out
+  bool has_operators = false;                      ///< whether devices may share these and positions out
+  std::size_t model_stages = 1;                    ///< of the model's chain; 1: it has none
+  std::uint32_t layers = 0;                        ///< of the model, where the trace is a formula that says so; else 0
+  std::uint32_t positions = 0;                     ///< of a sequence, likewise
 
   /// Micro-batches of each replica.
   std::uint32_t micro_batches(const ClusterPoint& point) const { return batch / (point.replicas * point.samples); }
@@ -101,8 +113,7 @@ struct ClusterSpace {
   std::string empty_because = {};    ///< where there is none: which option leaves none, and why
 };
 
-/// All points of the options. Devices may be left idle: of each number of stages and of devices of a stage there is the
-/// largest number of replicas that divides the batch.
+/// All points of the options. Devices may be left idle.
 ClusterSpace cluster_space(const ClusterExtent&, const ClusterOptions&);
 
 /// The point as passes, and their text. `sequence`: also the positions between blocks are shared out.

@@ -348,6 +348,18 @@ TEST_CASE("a report shows the load line of its folder before all figures", "[rep
   }
 }
 
+TEST_CASE("a report of a folder that has a load line alone shows that", "[report][load]") {
+  if (!matplotlib_is_here()) return;
+  const TemporaryFolder folder;
+  write_json_file(folder.path / "load.json", load_of_one());
+  CHECK(write_report(folder.path, folder.path / "out", "test").size() == 6);
+  const Json data = Json::parse(read_text_file(folder.path / "out" / "report.json"));
+  CHECK(data["load"] == load_of_one());
+  CHECK(data["figures"].empty());
+  CHECK(std::filesystem::file_size(folder.path / "out" / "load.png") > 100);
+  CHECK(read_text_file(folder.path / "out" / "report.html").find("\"picture\":") != std::string::npos);
+}
+
 TEST_CASE("a report refuses a load line that is not whole", "[report][load]") {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder.path / "load.json";

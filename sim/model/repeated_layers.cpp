@@ -1,6 +1,4 @@
-#include "strategies/hybrid/cluster/repeated_layers.h"
-
-#include <fmt/format.h>
+#include "sim/model/repeated_layers.h"
 
 #include <algorithm>
 #include <charconv>
@@ -26,7 +24,7 @@ std::optional<std::uint32_t> layer_of(std::string_view name) {
 }
 
 std::string in_layer(std::string_view name, std::uint32_t layer) {
-  return fmt::format("{}{}{}", layer_prefix, layer, name.substr(name.find('.')));
+  return std::string(layer_prefix) + std::to_string(layer) + std::string(name.substr(name.find('.')));
 }
 
 class Layers {

@@ -10,7 +10,6 @@
 
 #include "sim/core/chain.h"
 #include "sim/model/problem.h"
-#include "strategies/hybrid/cluster/space.h"
 
 namespace plimsoll {
 
@@ -21,6 +20,7 @@ struct RankStage {
   Bytes output;                           ///< 0 where no backward reads it
   Bytes gradients;                        ///< that its backward makes
   Seconds ops, backward_ops;              ///< op by op: all, and those of the backward
+  Bytes read_and_made, made;              ///< while an op of it runs, of a micro-batch's values: at most
   std::vector<std::uint32_t> parameters;  ///< indices of RankCosts::parameters
 
   friend bool operator==(const RankStage&, const RankStage&) = default;
@@ -29,7 +29,8 @@ struct RankStage {
 /// Of one rank: of what it shares out, its share.
 struct RankParameter {
   Bytes bytes, states;
-  Seconds update, host_update;  ///< on the device; on its host, 0 where that cannot
+  Seconds update;    ///< on the device
+  Bytes host_moves;  ///< over its host's processor and memory if that updates it; 0 where it cannot
   bool trained = true;
 
   friend bool operator==(const RankParameter&, const RankParameter&) = default;
@@ -54,30 +55,5 @@ std::optional<RankCosts> with_layers(const RankCosts& few, std::uint32_t layers)
 
 /// Whether stages and parameters cost the same, one by one.
 bool cost_the_same(const RankCosts&, const RankCosts&);
-
-/// What one device of a pipeline has of these, for a micro-batch.
-struct DeviceCosts {
-  Seconds before;        ///< forwards of the stages before its first one
-  Seconds behind;        ///< backwards of these
-  Seconds behind_input;  ///< the parts of these for inputs
-  Seconds forward, backward, weight;
-  Seconds again;                       ///< forwards that full_recompute runs again, of its parts at least
-  Seconds last_backward, last_weight;  ///< of its longest part
-  Seconds updates, host_updates;       ///< whole
-  Bytes parameters, gradients, states;
-  Bytes trained;                         ///< of the parameters
-  Bytes read_again;                      ///< of these what stages have that are neither the model's first nor its last
-  Bytes least_gradients, least_trained;  ///< of its parts
-  Bytes saved;                           ///< of all its parts
-  Bytes least_saved;                     ///< of one of them
-  Bytes inputs, least_inputs;            ///< likewise of what enters its stages behind the first of a part
-  Bytes at_repeat;       ///< of the inputs of a part and what a stage of it leaves when it has run again, at most
-  Bytes last_trained;    ///< of its last stage
-  Seconds longest_pass;  ///< forward, or backward for inputs, of its longest part
-};
-
-/// By device, where the model is cut as pipelines cut this chain of it (cut=balanced).
-std::vector<DeviceCosts> device_costs(const RankCosts&, const Chain& cut, std::uint32_t stages, std::uint32_t chunks,
-                                      PipelineShape);
 
 }  // namespace plimsoll
