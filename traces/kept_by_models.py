@@ -60,6 +60,22 @@ def mixtral(layers):
                                                                       num_experts_per_tok=2))
 
 
+def qwen2(layers):
+    """Biases of queries, keys and values; the head's weight is the table of tokens."""
+    return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**{**DECODER, "tie_word_embeddings": True}, num_hidden_layers=layers))
+
+
+def qwen3(layers):
+    """Norms of heads, which have twice as many numbers as the width gives them."""
+    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**DECODER, num_hidden_layers=layers, head_dim=16))
+
+
+def qwen3_experts(layers):
+    return transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(
+        **DECODER, num_hidden_layers=layers, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48,
+        norm_topk_prob=True))
+
+
 def deepseek_v3(layers):
     """Layers with an MLP."""
     return transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(
@@ -169,7 +185,7 @@ def print_moved(dtype):
 
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
-    for model in (gpt2, bert, vit, mistral, mixtral, deepseek_v3, deepseek_v3_experts, lora_of_llama):
+    for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, qwen3_experts, deepseek_v3, deepseek_v3_experts, lora_of_llama):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")

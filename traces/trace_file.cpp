@@ -8,6 +8,7 @@
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
 #include "traces/imports/framework_graphs.h"
+#include "traces/models/named_models.h"
 #include "traces/models/synthetic.h"
 #include "traces/models/synthetic_graphs.h"
 #include "traces/trace_parts.h"
@@ -63,7 +64,9 @@ Trace parse_trace(std::string text, std::string file_name) {
 }
 
 std::filesystem::path find_trace(std::string_view name_or_path) {
-  return find_file(name_or_path, trace_files);
+  std::vector<std::string> models;
+  for (const NamedModel& model : named_models()) models.emplace_back(model.name);
+  return find_file(name_or_path, trace_files, models);
 }
 
 std::vector<std::string> shipped_traces() {

@@ -14,6 +14,7 @@
 #include "sim/io/quantity.h"
 #include "strategies/list.h"
 #include "traces/imports/framework_graphs.h"
+#include "traces/models/named_models.h"
 #include "traces/models/synthetic.h"
 #include "traces/models/synthetic_graphs.h"
 #include "traces/trace_file.h"
@@ -99,6 +100,17 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+Json models_json() {
+  Json list = Json::array();
+  for (const NamedModel& m : named_models()) {
+    list.push_back({{"name", std::string(m.name)},
+                    {"parameters", m.parameters},
+                    {"trace", std::string(m.sizes)},
+                    {"source", std::string(m.source)}});
+  }
+  return list;
+}
+
 int run_list(const std::string& what, bool json) {
   std::vector<std::vector<std::string>> rows;
   if (what == "strategies") {
@@ -121,6 +133,17 @@ int run_list(const std::string& what, bool json) {
       const std::string model = text_of(p["model"]), count = text_of(p["devices"]);
       rows.push_back({text_of(p["name"]), count + " x " + (model.empty() ? "any device" : model),
                       bytes.is_null() ? "unlimited" : format_bytes(Bytes{bytes.get<std::int64_t>()})});
+    }
+    std::cout << in_columns(rows);
+  } else if (what == "models") {
+    if (json) {
+      std::cout << json_text({{"models", models_json()}}, 2) << '\n';
+      return exit_fine;
+    }
+    for (const NamedModel& m : named_models()) {
+      rows.push_back({std::string(m.name),
+                      fmt::format("{:.3f} billion parameters", static_cast<double>(m.parameters) / 1e9),
+                      std::string(m.source), std::string(m.sizes)});
     }
     std::cout << in_columns(rows);
   } else {
@@ -234,12 +257,13 @@ int run_describe(const std::string& name) {
 }  // namespace
 
 void add_list_command(CLI::App& app, int& exit_code, const std::string&) {
-  CLI::App* command = app.add_subcommand("list", "list the strategies, the platforms or the traces");
+  CLI::App* command = app.add_subcommand("list", "list the strategies, the platforms, the traces or the models");
   auto kind = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  command->add_option("kind", *kind, "what to list: strategies, platforms or traces")
+  command
+      ->add_option("kind", *kind, "what to list: strategies, platforms, traces or models (published ones, by formula)")
       ->required()
-      ->check(CLI::IsMember({"strategies", "platforms", "traces"}));
+      ->check(CLI::IsMember({"strategies", "platforms", "traces", "models"}));
   command->add_flag("--json", *json, "print one JSON object");
   command->callback([kind, json, &exit_code] { exit_code = run_list(*kind, *json); });
 }

@@ -35,11 +35,6 @@ struct LoadArguments {
 
 constexpr std::int64_t multiple_of_sequence = 128, multiple_of_width = 128, most_layers = 1024;
 
-const ReferenceNumber* number_named(const std::vector<ReferenceNumber>& numbers, std::string_view name) {
-  const auto found = std::ranges::find(numbers, name, &ReferenceNumber::name);
-  return found == numbers.end() ? nullptr : &*found;
-}
-
 /// The number of the model that is to be varied; where it has none of that name, which others it has.
 const ReferenceNumber& varied_number(const std::string& trace, const std::vector<ReferenceNumber>& numbers,
                                      Varied varied) {

@@ -17,6 +17,7 @@ void add_plan_command(CLI::App&, int& exit_code, const std::string& command_line
 void add_check_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_verify_command(CLI::App&, int& exit_code);
 void add_bounds_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_fits_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_load_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_list_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_describe_command(CLI::App&, int& exit_code, const std::string& command_line);

@@ -148,6 +148,7 @@ int run_command(int argc, char** argv) {
   add_check_command(app, exit_code, command_line);
   add_verify_command(app, exit_code);
   add_bounds_command(app, exit_code, command_line);
+  add_fits_command(app, exit_code, command_line);
   add_load_command(app, exit_code, command_line);
   add_list_command(app, exit_code, command_line);
   add_describe_command(app, exit_code, command_line);

@@ -1,6 +1,7 @@
 #include "sim/io/input_error.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 
 #include "sim/io/excerpt.h"
@@ -25,6 +26,30 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::swap(last, now);
   }
   return last[b.size()];
+}
+
+/// Letters and digits alone, small.
+std::string bare(std::string_view word) {
+  std::string made;
+  for (const char c : word) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      made += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return made;
+}
+
+/// The shortest candidate in which the word stands, but for small letters and what is neither letter nor digit.
+std::string_view shortest_with(std::string_view word, std::span<const std::string_view> candidates) {
+  constexpr std::size_t least = 3;
+  const std::string wanted = bare(word);
+  std::string_view found;
+  if (wanted.size() < least) return found;
+  for (const std::string_view candidate : candidates) {
+    if (bare(candidate).find(wanted) == std::string::npos) continue;
+    if (found.empty() || candidate.size() < found.size()) found = candidate;
+  }
+  return found;
 }
 
 }  // namespace
@@ -61,6 +86,7 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
       nearest = candidate;
     }
   }
+  if (nearest.empty()) nearest = shortest_with(word, candidates);
   return nearest.empty() ? "" : std::string("; did you mean '").append(nearest).append("'?");
 }
 

@@ -38,7 +38,8 @@ std::string located(std::string_view file, Position, std::string_view key, std::
 /// The place of the byte at `offset` of a text.
 Position position_of(std::string_view text, std::size_t offset);
 
-/// `; did you mean 'bandwidth'?`, or nothing when no candidate is near.
+/// `; did you mean 'bandwidth'?`: the nearest candidate, or where none is near the shortest that contains the word;
+/// nothing where there is none.
 std::string suggestion(std::string_view word, std::span<const std::string_view> candidates);
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -110,15 +110,32 @@ std::vector<ReferenceNumber> numbers_in(std::string_view reference, std::span<co
   return numbers;
 }
 
-std::string with_number(std::string_view reference, const ReferenceNumber& number, std::int64_t value) {
+namespace {
+
+std::string with_value(std::string_view reference, const ReferenceNumber& of, std::string_view value) {
   const std::string name(reference_name(reference));
   std::string made = name;
   const std::vector<std::string_view> texts = option_texts(reference);
   for (const std::string_view& text : texts) {
-    if (text.empty() || is_of(number, text, &text == &texts.front())) continue;
+    if (text.empty() || is_of(of, text, &text == &texts.front())) continue;
     made += fmt::format("{}{}", made == name ? ":" : ",", text);
   }
-  return made + fmt::format("{}{}={}", made == name ? ":" : ",", number.name, value);
+  return made + fmt::format("{}{}={}", made == name ? ":" : ",", of.name, value);
+}
+
+}  // namespace
+
+const ReferenceNumber* number_named(std::span<const ReferenceNumber> numbers, std::string_view name) {
+  const auto found = std::ranges::find(numbers, name, &ReferenceNumber::name);
+  return found == numbers.end() ? nullptr : &*found;
+}
+
+std::string with_option(std::string_view reference, std::string_view name, std::string_view value) {
+  return with_value(reference, {.name = std::string(name)}, value);
+}
+
+std::string with_number(std::string_view reference, const ReferenceNumber& number, std::int64_t value) {
+  return with_value(reference, number, std::to_string(value));
 }
 
 std::string reference_help(std::string_view name, std::span<const ReferenceOption> options) {

@@ -62,6 +62,12 @@ void set_reference_options(std::string_view reference, std::span<const Reference
 /// The whole numbers among the options. Throws where the reference is wrong.
 std::vector<ReferenceNumber> numbers_in(std::string_view reference, std::span<const ReferenceOption> options);
 
+/// The one of this name; null: there is none.
+const ReferenceNumber* number_named(std::span<const ReferenceNumber>, std::string_view name);
+
+/// The reference with another value of an option; what is unnamed stays.
+std::string with_option(std::string_view reference, std::string_view name, std::string_view value);
+
 /// The reference with another value of one of its numbers.
 std::string with_number(std::string_view reference, const ReferenceNumber&, std::int64_t value);
 

@@ -61,7 +61,7 @@ fs::path shipped_file(std::string_view path) {
                    "that PLIMSOLL_DATA names");
 }
 
-fs::path find_file(std::string_view name_or_path, const ShippedFiles& files) {
+fs::path find_file(std::string_view name_or_path, const ShippedFiles& files, const std::vector<std::string>& others) {
   fs::path path(name_or_path);
   std::error_code ignored;
   if (fs::exists(path, ignored) && !fs::is_directory(path, ignored)) return path;
@@ -74,8 +74,10 @@ fs::path find_file(std::string_view name_or_path, const ShippedFiles& files) {
     }
   }
   const std::string noun(files.noun);
+  std::vector<std::string> names = shipped_names(files);
+  names.insert(names.end(), others.begin(), others.end());
   throw InputError("no file and no shipped " + noun + " is called '" + std::string(name_or_path) + "'" +
-                   suggestion(name_or_path, shipped_names(files)) + " (plimsoll list " + noun + "s)");
+                   suggestion(name_or_path, names) + " (plimsoll list " + noun + "s)");
 }
 
 std::vector<std::string> shipped_names(const ShippedFiles& files) {

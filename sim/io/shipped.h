@@ -23,8 +23,10 @@ std::vector<std::filesystem::path> data_folders();
 /// Such a file by its path below these folders, `experiments/plot.py`; throws InputError where none has it.
 std::filesystem::path shipped_file(std::string_view path);
 
-/// A path to a file as it is, or a shipped name; throws where it is neither.
-std::filesystem::path find_file(std::string_view name_or_path, const ShippedFiles&);
+/// A path to a file as it is, or a shipped name; throws where it is neither. `others`: names that are no files, which
+/// may be meant.
+std::filesystem::path find_file(std::string_view name_or_path, const ShippedFiles&,
+                                const std::vector<std::string>& others = {});
 
 /// Names in alphabetical order.
 std::vector<std::string> shipped_names(const ShippedFiles&);

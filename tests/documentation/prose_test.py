@@ -25,7 +25,7 @@ class Prose(unittest.TestCase):
                 "simulate --schedule-in FILE": "'simulate' has no option '--schedule-in'",
                 "plimsoll sweep FILE -o DIR && plimsoll report DIR --fast": "'report' has no option '--fast'",
                 "plimsoll simulate --json --trace": None,
-                "plimsoll list platform": "'list' knows no 'platform' there, but strategies, platforms, traces",
+                "plimsoll list platform": "'list' knows no 'platform' there, but strategies, platforms, traces, models",
                 "plimsoll replay --schedule FILE --backend gpu": "'replay' knows no 'gpu' there, but cpu, cuda",
                 "plimsoll report DIR OTHER": "'report' takes no argument 'OTHER'",
                 "plimsoll report DIR [-o DIR]": None,

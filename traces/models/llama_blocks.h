@@ -1,6 +1,7 @@
 #pragma once
 // Blocks of decoders like Llama's, op by op, with their backwards; layers of them are put together in llama_graph.cpp.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -18,13 +19,17 @@ namespace plimsoll {
 
 class LlamaBlocks : protected EagerModules {
  protected:
+  static constexpr std::uint32_t latent_head_size = 128;
+
   explicit LlamaBlocks(const LlamaGraph& of)
       : EagerModules("llama", LlamaGraph::dtypes.at(of.dtype), of.rate),
         of_(of),
         samples_(of.batch),
         tokens_(of.sequence),
         width_(of.width),
-        head_size_(of.width / of.heads) {}
+        head_size_(of.head_size > 0 ? of.head_size
+                   : of.kv_rank > 0 ? latent_head_size
+                                    : of.width / of.heads) {}
 
   double numbers() const { return static_cast<double>(samples_) * static_cast<double>(tokens_); }
   Shape token_shape() const { return {samples_, tokens_, width_}; }
@@ -37,10 +42,13 @@ class LlamaBlocks : protected EagerModules {
     TensorId x, scale, wide, roots, normed, out;
     std::string name;
     std::int64_t width = 0;
+    std::string rows;  ///< axes before the last
     char axis = 'w';
+    double numbers = 0;  ///< that are normed
   };
-  /// The first `width` numbers of x in fp32, over the root of their mean square, then times the scale in the type of x.
-  Norm norm(TensorId x, const std::string& name, std::int64_t width, char axis = 'w');
+  /// The first `width` numbers of x's last axis in fp32, over the root of their mean square, then times the scale in
+  /// the type of x.
+  Norm norm(TensorId x, const std::string& name, std::int64_t width, char axis = 'w', const std::string& rows = "b s");
   /// With the gradient that goes past the block, if there is one.
   TensorId norm_backward(const Norm& of, TensorId d, std::optional<TensorId> past);
 
@@ -78,6 +86,27 @@ class LlamaBlocks : protected EagerModules {
     TensorId y;
     std::function<TensorId(TensorId)> backward;
   };
+  /// Queries, keys or values, on their way from a normed value to attention.
+  struct HeadPart {
+    std::string name, axes;  ///< axes: those of a token
+    Shape heads;
+    TensorId weight, out;  ///< out: of the last op so far
+    std::optional<TensorId> bias;
+    Adapted own{};
+    std::optional<Norm> norm;  ///< of each head
+    double numbers = 1, flops = 0;
+
+    std::string made_axes() const { return "b s " + axes; }
+    std::string turn() const { return made_axes() + "! -> " + made_axes(); }
+  };
+  /// All three, projected.
+  std::array<HeadPart, 3> head_parts(TensorId normed, const std::string& name);
+  void project(HeadPart& of, TensorId normed);
+  /// From the gradient of what the projection and its adapter made; `dn`: of the normed value, so far.
+  void project_back(const HeadPart& of, TensorId normed, TensorId d, std::optional<TensorId>& dn);
+  /// Normed if the model does so, and turned by positions.
+  TensorId turned(HeadPart& of);
+  TensorId turned_back(const HeadPart& of, TensorId d);
   /// With queries that share keys and values, of Llama (grouped queries; llama_graph.cpp).
   Block attention(TensorId normed, const std::string& name);
   /// Of keys and values that are products of few numbers a token (DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1).

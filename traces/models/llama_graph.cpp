@@ -20,27 +20,35 @@ double LlamaBlocks::pairs() const {
   return static_cast<double>(samples_) * (all * seen - seen * seen / 2);
 }
 
-LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::int64_t width, char axis) {
-  const Shape shape{samples_, tokens_, width};
+LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::int64_t width, char axis,
+                                    const std::string& rows) {
+  Shape shape = (*this)[x].shape;
+  const bool is_whole = shape.back() == width;
+  shape.back() = width;
+  const Shape by_row(shape.begin(), shape.end() - 1);
+  double all = 1;
+  for (const std::int64_t extent : shape) all *= static_cast<double>(extent);
   Norm made{.x = x,
             .scale = parameter(name + ".scale", {width}),
             .wide = x,
-            .roots = tensor(name + ".roots", TensorKind::activation, {samples_, tokens_}, 4, "fp32"),
+            .roots = tensor(name + ".roots", TensorKind::activation, by_row, 4, "fp32"),
             .normed = value(name + ".normed", shape),
             .out = value(name + ".out", shape),
             .name = name,
             .width = width,
-            .axis = axis};
-  const double all = numbers() * static_cast<double>(width), element = static_cast<double>(element_);
+            .rows = rows,
+            .axis = axis,
+            .numbers = all};
+  const double element = static_cast<double>(element_);
   // The square, its mean, the quotient; the product with the scale; both conversions.
   const double moved = all * (8 + 4 + 8 + 2 * element + (is_narrow() ? 12 : 0));
   Ids outputs{made.normed, made.out, made.roots};
-  const std::string read = (*this)[x].shape == shape ? fmt::format("b s {}!", axis) : "b s -";
-  std::string loop = fmt::format("{}, {} -> b s {}, b s {}, b s", read, axis, axis, axis);
+  const std::string row = fmt::format("{} {}", rows, axis), read = is_whole ? row + "!" : rows + " -";
+  std::string loop = fmt::format("{}, {} -> {}, {}, {}", read, axis, row, row, rows);
   if (is_narrow()) {
     made.wide = tensor(name + ".wide", TensorKind::activation, shape, 4, "fp32");
     outputs.push_back(made.wide);
-    loop += fmt::format(", b s {}", axis);
+    loop += ", " + row;
   }
   forward(name, {.kind = "rms_norm", .loop = loop, .moved = moved}, {x, made.scale}, std::move(outputs));
   return made;
@@ -49,10 +57,10 @@ LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::in
 TensorId LlamaBlocks::norm_backward(const Norm& of, TensorId d, std::optional<TensorId> past) {
   const bool is_part = (*this)[of.x].shape != (*this)[of.normed].shape;  // of x, whose gradient is joined later
   const TensorId dx = gradient(is_part ? of.normed : of.x);
-  const std::string row = fmt::format("b s {}", of.axis);
-  const std::string wide_row = is_narrow() || !is_part ? row : "b s -";
+  const std::string row = fmt::format("{} {}", of.rows, of.axis);
+  const std::string wide_row = is_narrow() || !is_part ? row : of.rows + " -";
   Ids inputs{d, of.wide, of.roots, of.scale}, outputs{dx};
-  std::string loop = fmt::format("{}!, {}, b s, {}", row, wide_row, of.axis);
+  std::string loop = fmt::format("{}!, {}, {}, {}", row, wide_row, of.rows, of.axis);
   if (!is_frozen()) {
     inputs.push_back(of.normed);
     outputs.push_back(gradient(of.scale));
@@ -63,12 +71,12 @@ TensorId LlamaBlocks::norm_backward(const Norm& of, TensorId d, std::optional<Te
     loop += ", " + row;
   }
   loop += " -> " + row + (is_frozen() ? "" : fmt::format(", {}", of.axis));
-  const double all = numbers() * static_cast<double>(of.width), element = static_cast<double>(element_);
+  const double element = static_cast<double>(element_);
   // Both factors of the scale's product and the sum over tokens, or the one factor; both factors of the quotient and
   // their sum; the mean handed out; power, double and product of the square; the sum of both ways, and of the way past
   // the block; both conversions.
   const double in_fp32 = 20 + 4 + 4 + 28 + 12, of_scale = is_frozen() ? 2 : 6;
-  const double moved = all * (of_scale * element + in_fp32 + (past ? 3 * element : 0) + (is_narrow() ? 12 : 0));
+  const double moved = of.numbers * (of_scale * element + in_fp32 + (past ? 3 * element : 0) + (is_narrow() ? 12 : 0));
   backward(of.name, "", {.kind = "rms_norm", .loop = loop, .moved = moved}, std::move(inputs), std::move(outputs));
   return dx;
 }
@@ -103,44 +111,87 @@ TensorId LlamaBlocks::from_projection(const std::string& name, const std::string
   return others ? added(*others, dn, name, " (sum)") : dn;
 }
 
+void LlamaBlocks::project(HeadPart& of, TensorId normed) {
+  Ids inputs{normed, of.weight};
+  std::string loop = "b s w!, w " + of.axes;
+  if (of.bias) {
+    inputs.push_back(*of.bias);
+    loop += ", " + of.axes;
+  }
+  forward(of.name, {"linear", loop + " -> " + of.made_axes(), of.flops}, std::move(inputs), {of.out});
+}
+
+void LlamaBlocks::project_back(const HeadPart& of, TensorId normed, TensorId d, std::optional<TensorId>& dn) {
+  const auto [dbase, beside] = of.own.backward(d);
+  if (beside) dn = dn ? added(*dn, *beside, of.name, " (adapter)") : *beside;
+  dn = from_projection(of.name, of.made_axes(), "w " + of.axes, {dbase, of.weight, normed}, of.flops, dn);
+  if (!of.bias || is_frozen()) return;
+  backward(of.name, " (bias)", {"sum", of.made_axes() + " -> " + of.axes}, {dbase}, {gradient(*of.bias)});
+}
+
+std::array<LlamaBlocks::HeadPart, 3> LlamaBlocks::head_parts(TensorId normed, const std::string& name) {
+  const std::int64_t kv = of_.kv_heads, shared_by = of_.heads / kv;
+  const Shape by_query{kv, shared_by, head_size_}, by_key{kv, head_size_};
+  std::array<HeadPart, 3> parts{
+      {{name + ".q", "a g e", by_query}, {name + ".k", "a e", by_key}, {name + ".v", "a e", by_key}}};
+  const auto shape_of = [](Shape first, const HeadPart& part) {
+    first.insert(first.end(), part.heads.begin(), part.heads.end());
+    return first;
+  };
+  for (HeadPart& part : parts) {
+    part.weight = parameter(part.name + ".weight", shape_of({width_}, part));
+    if (of_.bias == 1) part.bias = parameter(part.name + ".bias", part.heads);
+    for (const std::int64_t extent : part.heads) part.numbers *= static_cast<double>(extent);
+    part.flops = product(static_cast<double>(width_), part.numbers);
+  }
+  constexpr std::array names{".queries", ".keys", ".values"};
+  for (std::size_t i = 0; i < 3; ++i) parts[i].out = value(name + names[i], shape_of({samples_, tokens_}, parts[i]));
+  for (HeadPart& part : parts) project(part, normed);
+  for (HeadPart& part : parts) {
+    part.own = adapted(part.out, normed, part.name, "w", part.axes);
+    part.out = part.own.out;
+  }
+  return parts;
+}
+
+TensorId LlamaBlocks::turned(HeadPart& of) {
+  if (of_.qk_norm == 1) {
+    const std::string rows = of.made_axes().substr(0, of.made_axes().size() - 2);
+    of.norm = norm(of.out, of.name + "_norm", head_size_, 'e', rows);
+    of.out = of.norm->out;
+  }
+  return rotated(of.out, of.name + ".rotary", of.turn(), of.numbers);
+}
+
+TensorId LlamaBlocks::turned_back(const HeadPart& of, TensorId d) {
+  const TensorId dout = rotated_back(of.out, d, of.name + ".rotary", of.turn(), of.numbers);
+  return of.norm ? norm_backward(*of.norm, dout, std::nullopt) : dout;
+}
+
 LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& name) {
   const std::int64_t shared_by = of_.heads / of_.kv_heads, kv = of_.kv_heads;
-  const Shape by_query{samples_, tokens_, kv, shared_by, head_size_}, by_key{samples_, tokens_, kv, head_size_};
-  const auto width = static_cast<double>(width_), key_width = static_cast<double>(kv * head_size_);
-  const TensorId q_weight = parameter(name + ".q.weight", {width_, kv, shared_by, head_size_});
-  const TensorId k_weight = parameter(name + ".k.weight", {width_, kv, head_size_}),
-                 v_weight = parameter(name + ".v.weight", {width_, kv, head_size_});
-  const TensorId q = value(name + ".queries", by_query), k = value(name + ".keys", by_key),
-                 v = value(name + ".values", by_key);
-  const double by_queries = product(width, width), by_keys = product(width, key_width);
-  forward(name + ".q", {"linear", "b s w!, w a g e -> b s a g e", by_queries}, {normed, q_weight}, {q});
-  forward(name + ".k", {"linear", "b s w!, w a e -> b s a e", by_keys}, {normed, k_weight}, {k});
-  forward(name + ".v", {"linear", "b s w!, w a e -> b s a e", by_keys}, {normed, v_weight}, {v});
-  constexpr std::string_view query_loop = "b s a g e! -> b s a g e", key_loop = "b s a e! -> b s a e";
-  const Adapted own_q = adapted(q, normed, name + ".q", "w", "a g e"),
-                own_k = adapted(k, normed, name + ".k", "w", "a e"),
-                own_v = adapted(v, normed, name + ".v", "w", "a e");
-  const TensorId turned_q = rotated(own_q.out, name + ".q.rotary", query_loop, width),
-                 turned_k = rotated(own_k.out, name + ".k.rotary", key_loop, key_width);
-  const TensorId mixed = value(name + ".mixed", by_query);
+  std::array<HeadPart, 3> parts = head_parts(normed, name);
+  const TensorId turned_q = turned(parts[0]), turned_k = turned(parts[1]);
+  const auto [q, k, v] = parts;
+  const TensorId mixed = value(name + ".mixed", (*this)[turned_q].shape);
   const TensorId sums = tensor(name + ".sums", TensorKind::activation, {samples_, kv, shared_by, tokens_}, 4, "fp32");
   // Two products of the pairs that see each other.
-  const double half = 2 * pairs() * width;
+  const double half = 2 * pairs() * q.numbers;
   forward(name + ".flash",
           {"_scaled_dot_product_flash_attention", "b s~ a g e!, b t! a e, b t a e -> b s a g e, b a g s", 2 * half},
-          {turned_q, turned_k, own_v.out}, {mixed, sums});
+          {turned_q, turned_k, v.out}, {mixed, sums});
   const TensorId out_weight = parameter(name + ".out.weight", {kv, shared_by, head_size_, width_});
   const TensorId y = value(name + ".y", token_shape());
-  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", by_queries}, {mixed, out_weight}, {y});
+  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", q.flops}, {mixed, out_weight}, {y});
   const Adapted own_y = adapted(y, mixed, name + ".out", "a g e", "w");
   return {own_y.out, [=, this](TensorId given) {
             const auto [d, dmixed_beside] = own_y.backward(given);
             const TensorId dmade = gradient(mixed), dturned_q = gradient(turned_q), dturned_k = gradient(turned_k),
-                           dv = gradient(own_v.out);
-            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", by_queries}, {d, out_weight},
+                           dv = gradient(v.out);
+            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", q.flops}, {d, out_weight},
                      {dmade});
             if (!is_frozen()) {
-              backward(name + ".out", " (weight)", {"linear", "b s a g e, b s w -> a g e w", by_queries}, {mixed, d},
+              backward(name + ".out", " (weight)", {"linear", "b s a g e, b s w -> a g e w", q.flops}, {mixed, d},
                        {gradient(out_weight)});
             }
             const TensorId dmixed =
@@ -149,19 +200,12 @@ LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& na
                      {"_scaled_dot_product_flash_attention_backward",
                       "b s~ a g e!, b s a g e, b t! a e, b t a e, b s a g e, b a g s -> b s a g e, b t a e, b t a e",
                       5 * half},
-                     {dmixed, turned_q, turned_k, own_v.out, mixed, sums}, {dturned_q, dturned_k, dv});
-            const TensorId dq = rotated_back(own_q.out, dturned_q, name + ".q.rotary", query_loop, width),
-                           dk = rotated_back(own_k.out, dturned_k, name + ".k.rotary", key_loop, key_width);
+                     {dmixed, turned_q, turned_k, v.out, mixed, sums}, {dturned_q, dturned_k, dv});
+            const TensorId dq = turned_back(q, dturned_q), dk = turned_back(k, dturned_k);
             std::optional<TensorId> dn;
-            const auto through = [&](const char* part, const std::string& made, const std::string& weight,
-                                     const Adapted& own, TensorId dmade_here, TensorId parameter, double flops) {
-              const auto [dbase, beside] = own.backward(dmade_here);
-              if (beside) dn = dn ? added(*dn, *beside, name + part, " (adapter)") : *beside;
-              dn = from_projection(name + part, made, weight, {dbase, parameter, normed}, flops, dn);
-            };
-            through(".q", "b s a g e", "w a g e", own_q, dq, q_weight, by_queries);
-            through(".k", "b s a e", "w a e", own_k, dk, k_weight, by_keys);
-            through(".v", "b s a e", "w a e", own_v, dv, v_weight, by_keys);
+            project_back(q, normed, dq, dn);
+            project_back(k, normed, dk, dn);
+            project_back(v, normed, dv, dn);
             return *dn;
           }};
 }
@@ -231,13 +275,15 @@ class LlamaBuilder : private LlamaBlocks {
     return out;
   }
 
+  bool is_tied() const { return of_.tied == 1; }
+
   TensorId embedding() {
     const TensorId tokens = tensor("tokens", TensorKind::input, {samples_, tokens_}, 8, "int64");
-    const TensorId table = parameter("embedding.table", {of_.vocabulary, width_});
+    table_ = parameter("embedding.table", {of_.vocabulary, width_});
     const TensorId found = value("embedding.out", token_shape());
-    forward("embedding", {"embedding", "b s, v w -> b s w"}, {tokens, table}, {found});
+    forward("embedding", {"embedding", "b s, v w -> b s w"}, {tokens, table_}, {found});
     end_stage([=, this](TensorId d) {
-      if (!is_frozen()) token_table_backward("embedding", tokens, d, table, false);
+      if (!is_frozen()) token_table_backward("embedding", tokens, d, table_, is_tied());
       return d;
     });
     return found;
@@ -246,25 +292,29 @@ class LlamaBuilder : private LlamaBlocks {
   TensorId head(TensorId x) {
     const double flops = product(static_cast<double>(width_), of_.vocabulary);
     const Norm normed = norm(x, "head.norm", width_);
-    const TensorId weight = parameter("head.weight", {width_, of_.vocabulary});
+    const std::string axes = is_tied() ? "v w" : "w v";
+    const TensorId weight = is_tied() ? table_ : parameter("head.weight", {width_, of_.vocabulary});
     const TensorId logits = value("logits", {samples_, tokens_, of_.vocabulary});
-    forward("head", {"linear", "b s w, w v -> b s v", flops}, {normed.out, weight}, {logits});
+    forward("head", {"linear", "b s w, " + axes + " -> b s v", flops}, {normed.out, weight}, {logits});
     end_stage([=, this](TensorId d) {
       const TensorId dn = gradient(normed.out);
-      backward("head", " (input)", {"linear", "b s v, w v -> b s w", flops}, {d, weight}, {dn});
+      backward("head", " (input)", {"linear", "b s v, " + axes + " -> b s w", flops}, {d, weight}, {dn});
       if (!is_frozen()) {
-        backward("head", " (weight)", {"linear", "b s w, b s v -> w v", flops}, {normed.out, d}, {gradient(weight)});
+        backward("head", " (weight)", {"linear", "b s w, b s v -> " + axes, flops}, {normed.out, d},
+                 {gradient(weight)});
       }
       return norm_backward(normed, dn, std::nullopt);
     });
     return logits;
   }
+
+  TensorId table_;
 };
 
 }  // namespace
 
 Graph llama_graph(const LlamaGraph& sizes) {
-  if (sizes.kv_rank == 0 && sizes.width % sizes.heads != 0) {
+  if (sizes.kv_rank == 0 && sizes.head_size == 0 && sizes.width % sizes.heads != 0) {
     throw InputError(fmt::format("llama: heads: must divide width {}, found {}", sizes.width, sizes.heads));
   }
   if (sizes.kv_rank == 0 && sizes.heads % sizes.kv_heads != 0) {
@@ -275,6 +325,9 @@ Graph llama_graph(const LlamaGraph& sizes) {
   }
   if (sizes.lora > 0 && (sizes.experts > 0 || sizes.kv_rank > 0 || sizes.logits == 1)) {
     throw InputError("llama: lora: not with experts, kv_rank or logits=end");
+  }
+  if (sizes.kv_rank > 0 && (sizes.bias == 1 || sizes.qk_norm == 1)) {
+    throw InputError("llama: bias, qk_norm: not with kv_rank, whose attention has none");
   }
   return LlamaBuilder(sizes).run();
 }

@@ -22,9 +22,15 @@ struct LlamaGraph {
   std::uint32_t experts = 0, top_k = 2, expert_inner = 0, shared = 0, dense_layers = 0;
   static constexpr std::array<std::string_view, 2> routers{"softmax", "sigmoid"};
   std::uint32_t router = 0;  ///< how experts are chosen: which of `routers`
+  /// Numbers of a head's queries, keys and values; 0: the width over the heads. Of latent attention those of queries
+  /// and keys that positions do not turn; 0: 128.
+  std::uint32_t head_size = 0;
+  std::uint32_t bias = 0;     ///< of queries', keys' and values' products: which of EagerModules::no_or_yes
+  std::uint32_t qk_norm = 0;  ///< queries and keys have a norm a head: which of EagerModules::no_or_yes
+  std::uint32_t tied = 0;     ///< the head's weight is the table of tokens: which of EagerModules::no_or_yes
   // Latent attention: none without kv_rank. Queries are projected at once without q_rank. Of a head: numbers of queries
-  // and keys that positions do not turn, that they turn, and numbers of values.
-  std::uint32_t kv_rank = 0, q_rank = 0, head_size = 128, rope_size = 64, value_size = 128;
+  // and keys that positions turn, and numbers of values.
+  std::uint32_t kv_rank = 0, q_rank = 0, rope_size = 64, value_size = 128;
   static constexpr std::array<std::string_view, 3> dtypes{"bf16", "fp16", "fp32"};
   std::uint32_t dtype = 0;      ///< of activations and parameters: which of `dtypes`
   std::uint32_t logits = 0;     ///< which of EagerModules::logits_kept
@@ -35,7 +41,8 @@ struct LlamaGraph {
 /// loss as one op each, whose `bytes_moved` are those of all its kernels. A norm keeps its input in fp32, a root a
 /// token and what it scales, an attention its inputs, its result and a number a query in fp32; the loss is computed on
 /// an fp32 copy of the logits. Stages are an embedding, an attention and an MLP a layer, and the head with the loss.
-/// Throws where heads do not divide the width, keys' heads the heads, or a token has more experts than there are.
+/// Throws where heads do not divide the width and their size is not given, keys' heads do not divide the heads, a token
+/// has more experts than there are, or options do not go together.
 Graph llama_graph(const LlamaGraph&);
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 namespace plimsoll {
 
 LlamaBlocks::Block LlamaBlocks::latent_attention(TensorId normed, const std::string& name) {
-  const std::int64_t heads = of_.heads, rank = of_.kv_rank, turned = of_.rope_size, plain = of_.head_size,
+  const std::int64_t heads = of_.heads, rank = of_.kv_rank, turned = of_.rope_size, plain = head_size_,
                      values = of_.value_size, whole = plain + turned;
   const auto width = static_cast<double>(width_), head_count = static_cast<double>(heads);
   const Shape by_query{samples_, tokens_, heads, whole};

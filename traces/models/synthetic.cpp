@@ -9,15 +9,19 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/expects.h"
 #include "sim/core/graph.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
 #include "sim/io/reference_options.h"
+#include "sim/io/text_file.h"
 #include "traces/models/eager_modules.h"
 #include "traces/models/encoder_graphs.h"
 #include "traces/models/formula_chain.h"
 #include "traces/models/gpt2_graph.h"
+#include "traces/models/hf_config.h"
 #include "traces/models/llama_graph.h"
+#include "traces/models/named_models.h"
 
 namespace plimsoll {
 namespace {
@@ -114,7 +118,10 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("dense_layers", l.dense_layers, 0, 100'000),
             unset_option("kv_rank", l.kv_rank, 1 << 20, "none"),
             unset_option("q_rank", l.q_rank, 1 << 20, "none"),
-            whole_option("head_size", l.head_size, 1, 1 << 16),
+            unset_option("head_size", l.head_size, 1 << 16, "width/heads"),
+            word_option("bias", l.bias, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("qk_norm", l.qk_norm, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("tied", l.tied, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
             whole_option("rope_size", l.rope_size, 1, 1 << 16),
             whole_option("value_size", l.value_size, 1, 1 << 16),
             quantity_option("rate", l.rate, parse_flops_rate, format_flops_rate)},
@@ -171,24 +178,58 @@ std::vector<Generator> generators(Settings& s) {
            [&v]() -> std::variant<Chain, Graph> { return vit_graph(v); }}};
 }
 
+constexpr std::string_view hf_config = "hf";
+
+/// Of `hf:config.json,batch=2`.
+std::string config_file(std::string_view reference) {
+  std::string_view path = reference.substr(std::min(reference.size(), hf_config.size() + 1));
+  path = path.substr(0, path.find(','));
+  if (path.starts_with("file=")) path.remove_prefix(5);
+  if (path.empty()) {
+    throw InputError(located(reference, {}, "", "expected a configuration file of transformers: hf:config.json"));
+  }
+  return std::string(path);
+}
+
+/// With its defaults in these settings: a formula's own, or the sizes of a published model or of a file.
+std::optional<Generator> generator_of(std::string_view reference, Settings& settings) {
+  const std::string_view name = reference_name(reference);
+  std::vector<Generator> all = generators(settings);
+  const auto with_name = [&](std::string_view wanted) { return std::ranges::find(all, wanted, &Generator::name); };
+  if (const auto own = with_name(name); own != all.end()) return *std::move(own);
+  const auto named = std::ranges::find(named_models(), name, &NamedModel::name);
+  if (name != hf_config && named == named_models().end()) return std::nullopt;
+  const std::string file = name == hf_config ? config_file(reference) : "";
+  const std::string sizes =
+      name == hf_config ? sizes_of_hf_config(read_text_file(file), file) : std::string(named->sizes);
+  const auto formula = with_name(reference_name(sizes));
+  EXPECTS(formula != all.end());
+  set_reference_options(sizes, formula->options);
+  if (name == hf_config) {
+    formula->options.insert(formula->options.begin(),
+                            {"file", [](std::string_view) { return std::string(); }, [] { return "config.json"; }});
+  }
+  return *std::move(formula);
+}
+
 }  // namespace
 
 bool is_synthetic(std::string_view reference) {
   Settings settings;
-  return std::ranges::any_of(generators(settings),
-                             [&](const Generator& each) { return each.name == reference_name(reference); });
+  const std::string_view name = reference_name(reference);
+  if (name == hf_config) return reference.size() > name.size();  // a file may have that name
+  return std::ranges::find(named_models(), name, &NamedModel::name) != named_models().end() ||
+         std::ranges::any_of(generators(settings), [&](const Generator& each) { return each.name == name; });
 }
 
 std::variant<Chain, Graph> synthetic_model(std::string_view reference) {
   Settings settings;
-  for (const Generator& generator : generators(settings)) {
-    if (generator.name != reference_name(reference)) continue;
-    set_reference_options(reference, generator.options);
-    std::variant<Chain, Graph> model = generator.make();
-    std::visit([&](auto& made) { made.name = reference; }, model);
-    return model;
-  }
-  throw InputError(located(reference, {}, "", "no such generator"));
+  const std::optional<Generator> generator = generator_of(reference, settings);
+  if (!generator) throw InputError(located(reference, {}, "", "no such generator"));
+  set_reference_options(reference, generator->options);
+  std::variant<Chain, Graph> model = generator->make();
+  std::visit([&](auto& made) { made.name = reference; }, model);
+  return model;
 }
 
 namespace {
@@ -224,10 +265,8 @@ std::string with_samples(std::string_view reference, std::uint32_t samples) {
 
 std::vector<ReferenceNumber> synthetic_numbers(std::string_view reference) {
   Settings settings;
-  for (const Generator& generator : generators(settings)) {
-    if (generator.name == reference_name(reference)) return numbers_in(reference, generator.options);
-  }
-  return {};
+  const std::optional<Generator> generator = generator_of(reference, settings);
+  return generator ? numbers_in(reference, generator->options) : std::vector<ReferenceNumber>{};
 }
 
 std::vector<std::string> synthetic_help() {

@@ -1,0 +1,182 @@
+// plimsoll fits
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "experiments/commands/commands.h"
+#include "experiments/fits/fits_table.h"
+#include "experiments/fits/training.h"
+#include "experiments/study/build_name.h"
+#include "experiments/study/model.h"
+#include "experiments/study/planning_watch.h"
+#include "experiments/study/share.h"
+#include "experiments/study/understood.h"
+#include "platforms/platform_file.h"
+#include "sim/io/input_error.h"
+#include "sim/io/json/json.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+namespace {
+
+struct FitsArguments {
+  std::string model, platform, train = "full", batch, sequence, optimizer = "adam", precision, memory,
+                               context = "450 MB", margin = "5 %";
+  bool no_changes = false, json = false;
+};
+
+/// The model with another value of one of its numbers, where the word is given.
+void set_number(std::string& trace, std::string_view option, std::string_view name, const std::string& word) {
+  if (word.empty()) return;
+  const std::vector<ReferenceNumber> numbers = model_numbers(trace);
+  const ReferenceNumber* number = number_named(numbers, name);
+  if (number == nullptr) {
+    throw InputError(fmt::format("{}: '{}' has no '{}'{}", option, trace, name,
+                                 is_made_by_rule(trace) ? "" : ": a trace file is as it was measured"));
+  }
+  trace = with_number(trace, *number, understood_whole(option, word, number->range.least, number->range.most));
+}
+
+/// `full` or `lora(rank=8)`.
+std::string rank_of(const std::string& train) {
+  constexpr std::string_view before = "lora(rank=", behind = ")";
+  if (train == "full") return "";
+  if (train == "lora") return "16";
+  if (train.starts_with(before) && train.ends_with(behind)) {
+    return train.substr(before.size(), train.size() - before.size() - behind.size());
+  }
+  throw InputError(fmt::format("--train: expected full or lora(rank=16), found '{}'", train));
+}
+
+/// The type of numbers that a model by formula computes in, and what states then are.
+void set_precision(AskedTraining& training, const std::string& word) {
+  if (word.empty() && !is_made_by_rule(training.trace)) return;
+  const auto precision = word.empty() ? Precision::bf16 : understood<Precision>("--precision", word);
+  if (!is_made_by_rule(training.trace)) {
+    throw InputError(
+        fmt::format("--precision: '{}' is as it was measured: a model by formula has others", training.trace));
+  }
+  const bool is_mixed = precision == Precision::mixed;
+  training.states = is_mixed ? States::by_dtype : States::as_parameters;
+  if (word.empty() && training.trace.find("dtype=") != std::string::npos) return;
+  training.trace = with_option(training.trace, "dtype", is_mixed ? "bf16" : written(precision));
+}
+
+double margin_of(const std::string& word) {
+  std::string_view digits(word);
+  if (is_share(word)) digits.remove_suffix(1);
+  while (digits.ends_with(' ')) digits.remove_suffix(1);
+  const Parsed<double> percent = parse_number(digits);
+  if (is_share(word) && percent.fine() && percent.value >= 0 && percent.value <= 100) return percent.value / 100;
+  throw InputError(fmt::format("--margin: expected a share from 0 % to 100 %, found '{}'", word));
+}
+
+Bytes size_of(std::string_view option, const std::string& word) {
+  const Parsed<Bytes> size = parse_bytes(word);
+  if (!size.fine()) throw InputError(fmt::format("{}: {}", option, size.complaint));
+  return size.value;
+}
+
+AskedTraining training_of(const FitsArguments& arguments) {
+  AskedTraining training{.trace = arguments.model, .platform = arguments.platform};
+  training.optimizer =
+      arguments.optimizer == "adamw" ? Optimizer::adam : understood<Optimizer>("--optimizer", arguments.optimizer);
+  load_model(training.trace);  // a name that nothing has is refused as such
+  set_number(training.trace, "--batch", "batch", arguments.batch);
+  set_number(training.trace, "--sequence", "sequence", arguments.sequence);
+  set_number(training.trace, "--train", "lora", rank_of(arguments.train));
+  set_precision(training, arguments.precision);
+  if (training.optimizer == Optimizer::none) training.states = States::by_dtype;
+  return training;
+}
+
+Reserves reserves_of(const FitsArguments& arguments, const Platform& platform) {
+  Reserves reserves{.context = size_of("--context", arguments.context), .margin = margin_of(arguments.margin)};
+  if (!arguments.memory.empty()) {
+    reserves.capacity = size_of("--memory", arguments.memory);
+  } else if (const std::optional<Bytes> capacity = platform[platform.devices.front().memory].capacity) {
+    reserves.capacity = *capacity;
+  } else {
+    throw InputError(fmt::format("--memory: needed, since the memory of '{}' is unlimited", platform.name));
+  }
+  return reserves;
+}
+
+int run_fits(const FitsArguments& arguments, const std::string& command_line) {
+  const Platform platform = load_platform(arguments.platform);
+  const Device& device = platform.devices.front();
+  FitsAnswer answer{.training = training_of(arguments),
+                    .reserves = reserves_of(arguments, platform),
+                    .device = device.model.empty() ? platform.name : device.model,
+                    .needs = {}};
+  {
+    const PlanningWatch watch("looking for what makes it fit");
+    answer.needs = needs_of_plain(answer.training, answer.reserves);
+    answer.has_changes = !arguments.no_changes;
+    if (answer.has_changes && !answer.needs.fits)
+      answer.changes = changes_that_fit(answer.training, answer.needs, answer.reserves);
+  }
+  std::cout << (arguments.json ? json_text(fits_json(answer, made_by(command_line)), 2) + "\n" : fits_table(answer));
+  return answer.needs.fits ? exit_fine : exit_no_result;
+}
+
+}  // namespace
+
+void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_line) {
+  CLI::App* command = app.add_subcommand(
+      "fits", "say whether a model's training fits a device, what takes the memory, and what makes it fit");
+  command->footer(
+      "Exit code 0: it fits, 1: it does not. Plain training is simulated with PyTorch's caching allocator. Where it "
+      "does "
+      "not\nfit, changes are simulated, too, alone and up to three together.\n"
+      "  plimsoll fits qwen25_1_5b -p rtx_4090_pcie4 --batch 4 --sequence 2048\ndocs/fits.md explains the table.");
+  auto arguments = std::make_shared<FitsArguments>();
+  command
+      ->add_option("model", arguments->model,
+                   "a model by name (plimsoll list models), hf:config.json of transformers, a formula such as "
+                   "gpt2:layers=24,\nor a trace")
+      ->required()
+      ->type_name("MODEL");
+  command->add_option("-p,--platform", arguments->platform, "platform: a shipped name or a file")
+      ->required()
+      ->type_name("PLATFORM");
+  command
+      ->add_option("--train", arguments->train,
+                   "what is trained: full, or lora(rank=16) for adapters of attention's projections")
+      ->capture_default_str()
+      ->type_name("WHAT");
+  command->add_option("--batch", arguments->batch, "samples at a time on a device (default: the model's)")
+      ->type_name("N");
+  command->add_option("--sequence", arguments->sequence, "tokens of a sample (default: the model's)")->type_name("N");
+  command->add_option("--optimizer", arguments->optimizer, "optimizer: none, sgd, momentum, adam or adamw")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command
+      ->add_option(
+          "--precision", arguments->precision,
+          "bf16, fp16, tf32 or fp32 (parameters and states in that type), mixed (bf16 with states and a second "
+          "copy\nof parameters in fp32) or amp (torch.autocast in bf16; default: bf16)")
+      ->type_name("TYPE");
+  command
+      ->add_option("-m,--memory", arguments->memory, "memory of the device: a size such as '16 GB' (default: its own)")
+      ->type_name("SIZE");
+  command
+      ->add_option("--context", arguments->context,
+                   "memory that CUDA's context and loaded kernels take outside PyTorch's allocator")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  command
+      ->add_option("--margin", arguments->margin,
+                   "share of the reserved memory that is kept back, since predictions err")
+      ->capture_default_str()
+      ->type_name("SHARE");
+  command->add_flag("--no-changes", arguments->no_changes, "do not look for what makes it fit");
+  command->add_flag("--json", arguments->json, "print one JSON object instead of a table");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_fits(*arguments, command_line); });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,136 @@
+#include "experiments/fits/fits_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/fits/training.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t most_shown = 8;
+
+std::string line(std::string_view what, Bytes bytes, const std::string& note = {}) {
+  return fmt::format("  {:<24}{:>12}{}{}\n", what, format_bytes(bytes), note.empty() ? "" : "  ", note);
+}
+
+Bytes kept_back(const FitsAnswer& answer) {
+  return answer.reserves.needed(answer.needs.reserved) - answer.reserves.context - answer.needs.reserved;
+}
+
+std::string needs_table(const FitsAnswer& answer) {
+  const TrainingNeeds& needs = answer.needs;
+  std::string text;
+  for (const NeedPart& part : needs.parts) text += line(part.name, part.bytes);
+  text += line("live at the peak", needs.live, needs.moment);
+  text += line("reserved beyond it", needs.reserved - needs.live,
+               fmt::format("PyTorch's caching allocator, simulated; {} with expandable segments",
+                           format_bytes(needs.expandable - needs.live)));
+  text += line("CUDA context", answer.reserves.context, "reported, not simulated: --context");
+  text +=
+      line("kept back", kept_back(answer),
+           fmt::format("{:g} % of what is reserved, since predictions err: --margin", 100 * answer.reserves.margin));
+  text += line("needed", answer.reserves.needed(needs.reserved),
+               fmt::format("of {} on {}", format_bytes(answer.reserves.capacity), answer.device));
+  if (needs.host > Bytes{0}) text += line("host memory", needs.host);
+  return text + fmt::format("  {:<24}{:>12}\n", "time of an iteration", format_seconds(needs.time));
+}
+
+std::string verdict(const FitsAnswer& answer) {
+  const AskedTraining& training = answer.training;
+  std::string text =
+      fmt::format("{} {} on {}\n", training.trace, answer.needs.fits ? "fits" : "does not fit", answer.device);
+  if (answer.needs.parameters > 0) {
+    text +=
+        fmt::format("  {:<24}{:>12.3f} billion\n", "parameters", static_cast<double>(answer.needs.parameters) / 1e9);
+  }
+  return text;
+}
+
+std::string what_of(const ChangedTraining& changed) {
+  std::string text;
+  for (const TrainingChange& change : changed.changes) text += (text.empty() ? "" : " + ") + change.what;
+  return text;
+}
+
+std::string changes_table(const FitsAnswer& answer) {
+  if (answer.changes.empty()) return "nothing that was tried makes it fit: up to three changes together\n";
+  const bool has_tokens = answer.changes.front().tokens > 0;
+  std::string text = fmt::format("what makes it fit, the fastest first:\n  {:>14}  {:>12}  {}\n",
+                                 has_tokens ? "time a token" : "time a sample", "needed", "change");
+  for (std::size_t k = 0; k < std::min(most_shown, answer.changes.size()); ++k) {
+    const ChangedTraining& each = answer.changes[k];
+    text += fmt::format("  {:>14}  {:>12}  {}{}\n", format_seconds(each.time_of_one()),
+                        format_bytes(answer.reserves.needed(each.needs.reserved)), what_of(each),
+                        each.is_same() ? "" : "  (*)");
+    for (const TrainingChange& change : each.changes)
+      text += fmt::format("  {:>14}  {:>12}    {}\n", "", "", change.framework);
+    text += fmt::format("  {:>14}  {:>12}    {}\n", "", "", command_of(each.training, answer.reserves.room()));
+  }
+  if (answer.changes.size() > most_shown)
+    text += fmt::format("  and {} more: --json\n", answer.changes.size() - most_shown);
+  const auto is_same = [](const ChangedTraining& each) { return each.is_same(); };
+  if (!std::ranges::all_of(answer.changes, is_same)) text += "(*) other updates than those asked for\n";
+  return text;
+}
+
+Json needs_json(const TrainingNeeds& needs, const Reserves& reserves) {
+  Json parts = Json::object();
+  for (const NeedPart& part : needs.parts) parts[part.name] = part.bytes.count;
+  return {{"live_bytes", needs.live.count},
+          {"at_peak", parts},
+          {"peak", needs.moment},
+          {"reserved_bytes", needs.reserved.count},
+          {"needed_bytes", reserves.needed(needs.reserved).count},
+          {"expandable_reserved_bytes", needs.expandable > Bytes{0} ? Json(needs.expandable.count) : Json()},
+          {"host_bytes", needs.host.count},
+          {"iteration_s", needs.time.value},
+          {"devices", needs.devices}};
+}
+
+Json training_json(const AskedTraining& training, Bytes room) {
+  return {{"trace", training.trace},
+          {"platform", training.platform},
+          {"strategy", training.strategy},
+          {"micro_batches", training.micro_batches},
+          {"optimizer", std::string(written(training.optimizer))},
+          {"states", std::string(written(training.states))},
+          {"command", command_of(training, room)}};
+}
+
+}  // namespace
+
+std::string fits_table(const FitsAnswer& answer) {
+  std::string text = verdict(answer) + needs_table(answer);
+  return answer.has_changes && !answer.needs.fits ? text + changes_table(answer) : text;
+}
+
+Json fits_json(const FitsAnswer& answer, const std::string& made_by) {
+  Json changes = Json::array();
+  for (const ChangedTraining& each : answer.changes) {
+    Json listed = Json::array();
+    for (const TrainingChange& change : each.changes) {
+      listed.push_back({{"what", change.what}, {"framework", change.framework}, {"same_updates", change.is_same}});
+    }
+    changes.push_back({{"changes", listed},
+                       {"training", training_json(each.training, answer.reserves.room())},
+                       {"needs", needs_json(each.needs, answer.reserves)},
+                       {"samples", each.samples},
+                       {"tokens", each.tokens}});
+  }
+  return {{"format", "plimsoll.fits.v1"},
+          {"made_by", made_by},
+          {"fits", answer.needs.fits},
+          {"device", answer.device},
+          {"training", training_json(answer.training, answer.reserves.room())},
+          {"parameters", answer.needs.parameters > 0 ? Json(answer.needs.parameters) : Json()},
+          {"capacity_bytes", answer.reserves.capacity.count},
+          {"context_bytes", answer.reserves.context.count},
+          {"margin", answer.reserves.margin},
+          {"needs", needs_json(answer.needs, answer.reserves)},
+          {"changes", answer.has_changes && !answer.needs.fits ? changes : Json()}};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,144 @@
+#include "experiments/fits/needs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "experiments/study/memory_by_kind.h"
+#include "experiments/study/model.h"
+#include "platforms/platform_file.h"
+#include "sim/measure/memory_profile.h"
+
+namespace plimsoll {
+namespace {
+
+/// A size that no plan has: what is asked within it is not held back.
+constexpr Bytes no_limit{std::int64_t{1} << 50};
+
+constexpr std::string_view main_copy = "fp32 copy of ";
+
+/// In the order of the table.
+struct Sort {
+  std::string_view name;
+  std::size_t kind;
+};
+constexpr std::size_t of(TensorKind kind) {
+  return static_cast<std::size_t>(kind);
+}
+constexpr std::size_t main_weights = memory_kinds;
+constexpr std::array sorts{Sort{"weights", of(TensorKind::parameter)},
+                           Sort{main_weights_part, main_weights},
+                           Sort{states_part, of(TensorKind::optimizer_state)},
+                           Sort{"gradients of weights", of(TensorKind::parameter_gradient)},
+                           Sort{"activations", of(TensorKind::activation)},
+                           Sort{"their gradients", of(TensorKind::gradient)},
+                           Sort{"packed values", packed_kind},
+                           Sort{"inputs", of(TensorKind::input)},
+                           Sort{"workspaces", workspace_kind}};
+
+/// Fills parts, moment and live bytes.
+void describe_peak(const Problem& problem, const Answer& answer, TrainingNeeds& needs) {
+  const std::vector<DeviceMetrics>& devices = answer.metrics->devices;
+  const auto fullest = std::ranges::max_element(devices, {}, &DeviceMetrics::peak_live);
+  const Device& device = problem.platform.devices[static_cast<std::size_t>(fullest - devices.begin())];
+  const AtPeak peak = at_peak(*answer.schedule, *answer.timeline, problem.platform, device.memory);
+  std::array<Bytes, memory_kinds + 1> bytes{};
+  for (const BufferId b : peak.buffers) {
+    const Buffer& buffer = (*answer.schedule)[b];
+    const bool is_main = problem.graph[buffer.tensor].name.starts_with(main_copy);
+    bytes[is_main ? main_weights : memory_kind(problem.graph, buffer)] += buffer.bytes;
+  }
+  bytes[workspace_kind] += peak.workspace;
+  for (const Sort& sort : sorts) {
+    if (bytes[sort.kind] > Bytes{0}) needs.parts.push_back({std::string(sort.name), bytes[sort.kind]});
+  }
+  needs.live = peak.bytes;
+  const MemoryPeak& moment = answer.timeline->peaks[device.memory.index];
+  if (moment.at_start) {
+    needs.moment = "from the start";
+  } else {
+    const Step& step = (*answer.schedule)[moment.step];
+    needs.moment =
+        fmt::format("in '{}'", step.op == no_op ? std::string(written(step.kind)) : problem.graph[step.op].name);
+  }
+}
+
+/// 0 where a shape is not known.
+std::int64_t parameters_of(const Graph& graph) {
+  std::int64_t numbers = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind != TensorKind::parameter) continue;
+    if (tensor.shape.empty()) return 0;
+    std::int64_t of_tensor = 1;
+    for (const std::int64_t extent : tensor.shape) of_tensor *= extent;
+    numbers += of_tensor;
+  }
+  return numbers;
+}
+
+Bytes most_reserved(const Answer& answer) {
+  return std::ranges::max(answer.reserved, {}, &ReservedPeak::reserved).reserved;
+}
+
+/// Of the same schedule.
+Bytes reserved_by_expandable(Question question, const Problem& problem, const Schedule& schedule) {
+  question.allocator = expandable_segments();
+  return most_reserved(answer(question, problem, schedule));
+}
+
+TrainingNeeds needs_within(const AskedTraining& training, Bytes memory, bool is_plain = false) {
+  const Question question = question_of(training, memory);
+  const BudgetedProblem made = budgeted_problem_of(question);
+  const Answer answer = std::move(plimsoll::answer(question, made.problem, std::span(&made.budget, 1)).front());
+  TrainingNeeds needs;
+  needs.fits = answer.feasible();
+  needs.reason = answer.reason;
+  needs.parameters = parameters_of(made.problem.graph);
+  if (!answer.schedule) return needs;
+  describe_peak(made.problem, answer, needs);
+  needs.reserved = most_reserved(answer);
+  if (is_plain) needs.expandable = reserved_by_expandable(question, made.problem, *answer.schedule);
+  needs.host = host_peak(*answer.metrics);
+  needs.time = answer.metrics->makespan;
+  needs.devices = static_cast<std::uint32_t>(devices_used(*answer.schedule));
+  return needs;
+}
+
+}  // namespace
+
+Bytes Reserves::room() const {
+  const auto left = static_cast<double>(std::max(std::int64_t{0}, capacity.count - context.count));
+  return Bytes{static_cast<std::int64_t>(std::floor(left / (1 + margin)))};
+}
+
+Bytes Reserves::needed(Bytes reserved) const {
+  return context + Bytes{static_cast<std::int64_t>(std::ceil(static_cast<double>(reserved.count) * (1 + margin)))};
+}
+
+TrainingNeeds needs_within_room(const AskedTraining& training, const Reserves& reserves) {
+  return needs_within(training, reserves.room());
+}
+
+TrainingNeeds needs_of_planned(AskedTraining& training, const Reserves& reserves) {
+  constexpr std::array shares{1.0, 0.95, 0.88, 0.8};
+  TrainingNeeds needs;
+  for (const double share : shares) {
+    training.budget = Bytes{static_cast<std::int64_t>(share * static_cast<double>(reserves.room().count))};
+    needs = needs_within_room(training, reserves);
+    if (needs.fits || needs.parts.empty()) break;  // parts of a plan that the allocator has no room for
+  }
+  return needs;
+}
+
+TrainingNeeds needs_of_plain(const AskedTraining& training, const Reserves& reserves) {
+  TrainingNeeds needs = needs_within(training, reserves.room(), true);
+  if (needs.fits) return needs;
+  TrainingNeeds unlimited = needs_within(training, no_limit, true);
+  unlimited.fits = false;
+  if (unlimited.reason.empty()) unlimited.reason = needs.reason;
+  return unlimited;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,55 @@
+#pragma once
+// What a training takes from a device, part by part, and whether that fits.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/fits/training.h"
+
+namespace plimsoll {
+
+/// Of a device, which frameworks cannot use.
+struct Reserves {
+  Bytes capacity;       ///< of the device
+  Bytes context;        ///< that CUDA's context and loaded kernels take, outside PyTorch's allocator
+  double margin = 0.0;  ///< share of what the allocator reserves that is kept back, since predictions err
+
+  /// What the allocator may reserve.
+  Bytes room() const;
+  /// With context and margin.
+  Bytes needed(Bytes reserved) const;
+};
+
+/// Bytes in memory at the peak, of one sort.
+inline constexpr std::string_view main_weights_part = "main weights in fp32", states_part = "optimizer states";
+struct NeedPart {
+  std::string name;  ///< `weights`
+  Bytes bytes;
+};
+
+struct TrainingNeeds {
+  bool fits = false;
+  std::string reason;           ///< why there is no schedule; empty: there is one
+  std::vector<NeedPart> parts;  ///< of the live bytes at the peak of the fullest device, their sum
+  std::string moment;           ///< of the peak: `in 'loss backward'`
+  Bytes live, reserved;         ///< reserved: by PyTorch's caching allocator
+  Bytes expandable;             ///< reserved with segments that grow, where it is plain training
+  Bytes host;                   ///< of the fullest host
+  Seconds time;                 ///< of an iteration
+  std::uint32_t devices = 1;    ///< that it uses
+  std::int64_t parameters = 0;  ///< numbers in them, of one device; 0: the trace has no shapes
+};
+
+/// Of a training by its strategy within the room; with neither parts nor sizes where it has no plan there. Throws
+/// InputError where the words do not go together.
+TrainingNeeds needs_within_room(const AskedTraining&, const Reserves&);
+
+/// Of a training whose strategy plans within a budget: the largest of a few shares of the room whose plan fits by what
+/// the allocator reserves, too, which the training then has as its budget.
+TrainingNeeds needs_of_planned(AskedTraining&, const Reserves&);
+
+/// The same of plain training; where it does not fit, what it would take.
+TrainingNeeds needs_of_plain(const AskedTraining&, const Reserves&);
+
+}  // namespace plimsoll

@@ -1,0 +1,45 @@
+#pragma once
+// One training as words that can be changed: a model, what of it is trained, in which precision, by which strategy.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "experiments/study/run.h"
+#include "sim/core/names.h"
+
+namespace plimsoll {
+
+/// Types of parameters, of their states and of what products read. `bf16` and `fp16`: all of it. `mixed`: parameters in
+/// bf16, states and a second copy of parameters in fp32. `amp`: torch.autocast in bf16.
+enum class Precision : std::uint8_t { bf16, mixed, amp, fp16, tf32, fp32 };
+template <>
+struct Names<Precision> {
+  static constexpr std::array all{std::pair{Precision::bf16, "bf16"}, std::pair{Precision::mixed, "mixed"},
+                                  std::pair{Precision::amp, "amp"},   std::pair{Precision::fp16, "fp16"},
+                                  std::pair{Precision::tf32, "tf32"}, std::pair{Precision::fp32, "fp32"}};
+};
+
+struct AskedTraining {
+  std::string trace, platform;
+  std::string strategy = "store_all";
+  std::uint32_t micro_batches = 1;
+  Optimizer optimizer = Optimizer::adam;
+  States states = States::by_dtype;
+  std::optional<Bytes> budget;  ///< of live bytes, for strategies that plan within one
+
+  friend bool operator==(const AskedTraining&, const AskedTraining&) = default;
+};
+
+/// The question of whether it fits: by PyTorch's caching allocator, on devices of so much memory.
+Question question_of(const AskedTraining&, Bytes memory);
+
+/// The same allocator with segments that grow.
+AllocatorChoice expandable_segments();
+
+/// `plimsoll simulate -t llama3_8b -p "h200:memory=16 GB" ...`, which repeats it.
+std::string command_of(const AskedTraining&, Bytes memory);
+
+}  // namespace plimsoll

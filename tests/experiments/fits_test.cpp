@@ -1,0 +1,180 @@
+// `plimsoll fits`: its parts, its verdict against measured steps and against `simulate`, and what it proposes.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "experiments/fits/changes.h"
+#include "experiments/fits/needs.h"
+#include "tests/experiments/run_program.h"
+
+namespace plimsoll {
+namespace {
+
+using Found = nlohmann::json;
+
+constexpr std::int64_t gb = 1'000'000'000;
+
+/// A step that was measured on an H100 80GB HBM3 (validate/results, docs/truth.md): peaks of PyTorch's allocator.
+struct MeasuredStep {
+  std::string model;
+  Optimizer optimizer;
+  std::int64_t allocated, reserved;
+};
+const MeasuredStep measured_steps[] = {
+    {"gpt2:batch=8,dtype=amp", Optimizer::adam, 13'966'619'136, 14'143'193'088},
+    {"gpt2:batch=8,dtype=bf16", Optimizer::adam, 10'858'456'064, 10'984'882'176},
+    {"gpt2:batch=8,dtype=fp32", Optimizer::adam, 16'663'177'216, 16'919'822'336},
+    {"llama3_8b", Optimizer::sgd, 49'945'372'160, 50'243'567'616},
+    {"tinyllama_1_1b:batch=4,sequence=2048", Optimizer::adam, 26'187'849'728, 27'485'274'112}};
+
+AskedTraining training_of(const MeasuredStep& step) {
+  return {.trace = step.model, .platform = "h100_sxm_8", .optimizer = step.optimizer, .states = States::as_parameters};
+}
+
+Found fits_of(const std::string& words, int exit_code) {
+  const ProgramRun run = plimsoll("fits " + words + " --json");
+  INFO(run.err);
+  REQUIRE(run.exit_code == exit_code);
+  return Found::parse(run.out);
+}
+
+}  // namespace
+
+TEST_CASE("what fits takes from a device is what was measured", "[fits]") {
+  for (const MeasuredStep& step : measured_steps) {
+    INFO(step.model);
+    const TrainingNeeds needs = needs_of_plain(training_of(step), {.capacity = Bytes{96 * gb}});
+    REQUIRE(needs.fits);
+    CHECK(static_cast<double>(needs.live.count) == Approx(static_cast<double>(step.allocated)).epsilon(0.03));
+    CHECK(static_cast<double>(needs.reserved.count) == Approx(static_cast<double>(step.reserved)).epsilon(0.06));
+    for (std::int64_t memory = 8; memory <= 96; ++memory) {
+      const double share = static_cast<double>(memory * gb) / static_cast<double>(step.reserved);
+      if (std::abs(share - 1) <= 0.06) continue;
+      INFO(memory << " GB");
+      CHECK(needs_within_room(training_of(step), {.capacity = Bytes{memory * gb}}).fits == (share > 1));
+    }
+  }
+}
+
+TEST_CASE("with expandable segments fits reserves what simulate does", "[fits][program]") {
+  const Found found = fits_of("llama32_1b -p h200 --sequence 1024 --precision mixed", 0);
+  const ProgramRun run = plimsoll(
+      "simulate -t llama32_1b:sequence=1024,dtype=bf16 -p h200 -s store_all --optimizer adam --engine event --json "
+      "--allocator 'cuda-expandable(cublas_workspace=yes)'");
+  REQUIRE(run.exit_code == 0);
+  const Found simulated = Found::parse(run.out);
+  CHECK(found["needs"]["expandable_reserved_bytes"] == simulated["peak_reserved_bytes"]);
+  CHECK(found["needs"]["expandable_reserved_bytes"] < found["needs"]["reserved_bytes"]);
+}
+
+TEST_CASE("parts of what is needed sum to what lives at the peak", "[fits]") {
+  for (const char* model : {"qwen25_0_5b:sequence=512", "llama32_1b:lora=16,sequence=512", "resnet18:batch=8"}) {
+    for (const States states : {States::by_dtype, States::as_parameters}) {
+      const TrainingNeeds needs =
+          needs_of_plain({.trace = model, .platform = "h200", .states = states}, {.capacity = Bytes{140 * gb}});
+      INFO(model);
+      Bytes sum;
+      for (const NeedPart& part : needs.parts) sum += part.bytes;
+      CHECK(sum == needs.live);
+      CHECK(needs.reserved >= needs.live);
+    }
+  }
+}
+
+TEST_CASE("a second copy of weights in fp32 is told apart from states", "[fits]") {
+  const TrainingNeeds needs =
+      needs_of_plain({.trace = "qwen25_0_5b:sequence=64", .platform = "h200"}, {.capacity = Bytes{140 * gb}});
+  const auto part = [&](std::string_view name) {
+    const auto found = std::ranges::find(needs.parts, name, &NeedPart::name);
+    return found == needs.parts.end() ? Bytes{0} : found->bytes;
+  };
+  constexpr std::int64_t parameters = 494'032'768;
+  CHECK(needs.parameters == parameters);
+  CHECK(part("weights") == Bytes{2 * parameters});
+  CHECK(part("main weights in fp32") == Bytes{4 * parameters});
+  CHECK(part("optimizer states") == Bytes{8 * parameters});
+}
+
+TEST_CASE("what the context and the margin take is not for the allocator", "[fits]") {
+  const Reserves reserves{.capacity = Bytes{24 * gb}, .context = Bytes{gb}, .margin = 0.15};
+  CHECK(reserves.room() == Bytes{20 * gb});
+  CHECK(reserves.needed(reserves.room()) == Bytes{24 * gb});
+  CHECK(Reserves{.capacity = Bytes{1}, .context = Bytes{2}}.room() == Bytes{0});
+}
+
+TEST_CASE("each proposed change fits in the time that simulate says", "[fits][program][eleventh-5]") {
+  const Found found = fits_of("qwen25_0_5b -p rtx_4090_pcie4 --batch 8 --sequence 2048", 1);
+  REQUIRE(found["changes"].size() >= 3);
+  bool was_same = true;
+  double last = 0;
+  for (const Found& each : found["changes"]) {
+    const std::string command = each["training"]["command"];
+    INFO(command);
+    const ProgramRun run = plimsoll(command.substr(std::string("plimsoll ").size()) + " --json");
+    REQUIRE(run.exit_code == 0);
+    const Found result = Found::parse(run.out);
+    CHECK(result["makespan_s"] == each["needs"]["iteration_s"]);
+    CHECK(result["peak_bytes"] == each["needs"]["live_bytes"]);
+    CHECK(each["needs"]["needed_bytes"].get<std::int64_t>() <= found["capacity_bytes"].get<std::int64_t>());
+    const bool is_same = std::ranges::all_of(each["changes"], [](const Found& c) { return c["same_updates"] == true; });
+    const double time = each["needs"]["iteration_s"].get<double>() / each["tokens"].get<double>();
+    CHECK((was_same || !is_same));
+    if (is_same == was_same) CHECK(time >= last);
+    was_same = is_same;
+    last = time;
+  }
+  // Nothing is proposed where it fits, and what is proposed is no longer infeasible.
+  CHECK(fits_of("qwen25_0_5b -p h200 --batch 2 --sequence 512", 0)["changes"].is_null());
+}
+
+TEST_CASE("fits gives simulate's verdict at every memory", "[fits][program]") {
+  for (const std::string memory : {"1GB", "3GB", "4GB", "5GB", "8GB"}) {
+    const std::string model = "qwen25_0_5b:batch=1,sequence=128";
+    const ProgramRun fits =
+        plimsoll("fits " + model + " -p h200 --no-changes --context 0B --margin '0 %' -m " + memory);
+    const ProgramRun simulated =
+        plimsoll("simulate -t " + model + ",dtype=bf16 -p h200:memory=" + memory +
+                 " -s store_all --optimizer adam --states as_parameters --allocator cuda --engine event");
+    INFO(memory << fits.out << simulated.err);
+    CHECK(fits.exit_code == simulated.exit_code);
+  }
+}
+
+TEST_CASE("adapters, precision and sizes are the model's options", "[fits][program]") {
+  const Found full = fits_of("llama32_1b -p h200 --sequence 512 --optimizer adamw", 0),
+              adapters = fits_of("llama32_1b -p h200 --sequence 512 --train 'lora(rank=8)'", 0);
+  CHECK(full["training"]["trace"] == "llama32_1b:sequence=512,dtype=bf16");
+  CHECK(adapters["training"]["trace"] == "llama32_1b:sequence=512,lora=8,dtype=bf16");
+  CHECK(full["parameters"] == 1'235'814'400);
+  // 16 layers; queries and outputs of 2,048, keys and values of 512: rank times inputs and outputs, in fp32.
+  CHECK(adapters["needs"]["at_peak"]["optimizer states"] == 2LL * 4 * 16 * 8 * (2 * 4096 + 2 * 2560));
+  const Found mixed = fits_of("gpt2 -p h200 --precision amp --batch 2", 0);
+  CHECK(mixed["training"]["trace"] == "gpt2:batch=2,dtype=amp");
+}
+
+TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") {
+  const auto complaint = [](const std::string& words) {
+    const ProgramRun run = plimsoll("fits " + words);
+    CHECK(run.exit_code == 2);
+    CHECK(run.out.empty());
+    return run.err;
+  };
+  CHECK(complaint("llama3-8b -p h200").find("did you mean 'llama3_8b'?") != std::string::npos);
+  CHECK(complaint("gpt2 -p 4090").find("did you mean 'rtx_4090_pcie4'?") != std::string::npos);
+  CHECK(complaint("gpt2 -p h200 --train 'lora(rank=8)'") == "--train: 'gpt2' has no 'lora'\n");
+  CHECK(complaint("llama3_8b -p h200 --train qlora") == "--train: expected full or lora(rank=16), found 'qlora'\n");
+  CHECK(complaint("llama3_8b -p h200 --train 'lora(rank=0)'") ==
+        "--train: expected a whole number from 1 to 65536, found '0'\n");
+  CHECK(complaint("resnet50_b8_cpu -p h200 --batch 4") ==
+        "--batch: 'resnet50_b8_cpu' has no 'batch': a trace file is as it was measured\n");
+  CHECK(complaint("vit_base -p h200 --sequence 4") == "--sequence: 'vit_base' has no 'sequence'\n");
+  CHECK(complaint("llama3_8b -p h200 --precision fp8").find("--precision: expected bf16, mixed, amp") == 0);
+  CHECK(complaint("llama3_8b -p h200 --precision amp").find("dtype: expected bf16") != std::string::npos);
+  CHECK(complaint("gpt2 -p ideal") == "--memory: needed, since the memory of 'ideal' is unlimited\n");
+  CHECK(complaint("gpt2 -p h200 --context 1").find("--context: missing unit") == 0);
+  CHECK(complaint("gpt2 -p h200 --margin 5") == "--margin: expected a share from 0 % to 100 %, found '5'\n");
+}
+
+}  // namespace plimsoll

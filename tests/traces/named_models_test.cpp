@@ -1,0 +1,122 @@
+// Published models by name, and configuration files of transformers.
+
+#include "traces/models/named_models.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <tuple>
+#include <variant>
+
+#include "tests/bad_input.h"
+#include "tests/traces/formula_graphs.h"
+#include "traces/models/hf_config.h"
+#include "traces/trace_file.h"
+
+using namespace plimsoll;
+
+namespace {
+
+std::int64_t parameters_of(const Graph& graph) {
+  std::int64_t numbers = 0;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.kind != TensorKind::parameter) continue;
+    std::int64_t of_tensor = 1;
+    for (const std::int64_t extent : tensor.shape) of_tensor *= extent;
+    numbers += of_tensor;
+  }
+  return numbers;
+}
+
+std::string short_of(std::string_view name, std::string_view sizes) {
+  const bool has_sequence = !sizes.starts_with("vit");
+  return std::string(name) + (has_sequence ? ":sequence=8" : ":batch=1");
+}
+
+Graph without_name(Graph graph) {
+  graph.name.clear();
+  return graph;
+}
+
+std::string complaint_about(const std::string& text) {
+  return complaint_of([&] { sizes_of_hf_config(text, "config.json"); });
+}
+
+}  // namespace
+
+TEST_CASE("models by name have the published number of parameters", "[traces][named]") {
+  for (const NamedModel& model : named_models()) {
+    INFO(model.name);
+    CHECK(parameters_of(formula_graph_of(short_of(model.name, model.sizes))) == model.parameters);
+  }
+}
+
+TEST_CASE("a model by name takes the options of its formula", "[traces][named]") {
+  CHECK(without_name(formula_graph_of("qwen25_0_5b:layers=2,sequence=16,batch=3")) ==
+        without_name(formula_graph_of("llama:layers=2,width=896,heads=14,kv_heads=2,inner=4864,vocabulary=151936,"
+                                      "bias=yes,tied=yes,sequence=16,batch=3")));
+  CHECK(samples_of("llama3_70b:batch=3") == 3);
+  CHECK(layers_of("llama3_70b") == 80);
+  CHECK(with_samples("llama3_70b:batch=3,sequence=8", 2) == "llama3_70b:sequence=8,batch=2");
+  CHECK(complaint_of([] { load_trace("llama3_8b:layer=3"); }) ==
+        "llama3_8b:layer=3: layer: unknown key; did you mean 'layers'?");
+}
+
+// The files were written by transformers 5.15 (save_pretrained of its configurations with these sizes), one of each
+// model type; its dropout of one tenth is theirs. The image classifier tells ten classes apart.
+TEST_CASE("configuration files of transformers give the models of their names", "[traces][named]") {
+  const std::string folder = "tests/traces/hf_configs/";
+  for (const auto& [name, options] : {std::pair{"bert_large", ",dropout=yes"},
+                                      {"deepseek_v2_lite", ""},
+                                      {"deepseek_v3", ""},
+                                      {"gpt2_medium", ",dropout=yes"},
+                                      {"llama32_1b", ""},
+                                      {"mistral_nemo_12b", ""},
+                                      {"mixtral_8x22b", ""},
+                                      {"opt_6_7b", ",dropout=yes"},
+                                      {"qwen25_0_5b", ""},
+                                      {"qwen3_0_6b", ""},
+                                      {"qwen3_30b_a3b", ""},
+                                      {"vit_large", ",classes=10"}}) {
+    INFO(name);
+    const std::string batch = "batch=2" + std::string(name == std::string("vit_large") ? "" : ",sequence=8");
+    CHECK(without_name(formula_graph_of("hf:" + folder + name + ".json," + batch)) ==
+          without_name(formula_graph_of(std::string(name) + ":" + batch + options)));
+  }
+}
+
+// By torch.autograd.graph.saved_tensors_hooks, one layer and two, parameters left out (PyTorch 2.6 of Debian 13,
+// transformers 5.15, on a CPU, 2026-11-28; traces/kept_by_models.py). Qwen 3 rounds the weights of experts to bf16,
+// which the formula keeps in fp32: 256 bytes.
+TEST_CASE("layers of Qwen 2 and Qwen 3 keep the bytes that PyTorch keeps", "[traces][named]") {
+  const std::string small = "llama:layers=2,width=64,heads=8,kv_heads=8,inner=160,sequence=32,batch=2,vocabulary=96,";
+  for (const auto& [options, bf16, fp32] :
+       {std::tuple{"bias=yes,tied=yes", 182'784, 330'240},
+        {"qk_norm=yes,head_size=16", 317'952, 530'944},
+        {"qk_norm=yes,head_size=16,experts=4,top_k=2,expert_inner=48", 324'224 + 256, 537'472}}) {
+    INFO(options);
+    CHECK(kept_bytes(formula_graph_of(small + options + ",dtype=bf16"), "layer1.") == bf16);
+    CHECK(kept_bytes(formula_graph_of(small + options + ",dtype=fp32"), "layer1.") == fp32);
+  }
+}
+
+TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
+  CHECK(
+      complaint_about(R"({"model_type": "lama"})") ==
+      "config.json:1:16: model_type: no formula for 'lama': expected llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, "
+      "deepseek_v2, deepseek_v3, gpt2, opt, bert or vit; did you mean 'llama'?");
+  CHECK(complaint_about("{}").find("missing key 'model_type'") != std::string::npos);
+  const std::string llama = R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
+ "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96)";
+  CHECK(complaint_about(llama + R"(, "hidden_act": "gelu"})") ==
+        "config.json:2:86: hidden_act: expected silu, found gelu: no formula has another activation");
+  CHECK(complaint_about(llama + R"(, "head_dim": "16"})") ==
+        "config.json:2:84: head_dim: expected a whole number, found 16");
+  CHECK(complaint_about(R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 96})") ==
+        "config.json:1:1: missing key 'num_attention_heads'\nconfig.json:1:1: missing key 'intermediate_size'\n"
+        "config.json:1:1: missing key 'num_local_experts'\nconfig.json:1:1: missing key 'num_experts_per_tok'");
+  CHECK(complaint_of([] { load_trace("hf:"); }) ==
+        "hf:: expected a configuration file of transformers: hf:config.json");
+  CHECK(complaint_of([] { load_trace("hf:no_such_file.json"); }).find("no_such_file.json") != std::string::npos);
+  CHECK(complaint_of([] { load_trace("llama:kv_rank=4,qk_norm=yes"); }) ==
+        "llama: bias, qk_norm: not with kv_rank, whose attention has none");
+}

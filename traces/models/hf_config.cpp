@@ -1,0 +1,280 @@
+#include "traces/models/hf_config.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sim/io/json/json_cursor.h"
+#include "sim/io/quantity.h"
+
+namespace plimsoll {
+namespace {
+
+/// The top level of the file. What is asked for and is not as it should be is complained about at its place.
+class ConfigFile {
+ public:
+  ConfigFile(std::string text, std::string file_name) : document_(std::move(text), std::move(file_name)) {
+    document_.read([&](JsonCursor root) {
+      root.object([&](std::string_view key, JsonCursor value) {
+        if (value.is_word()) {
+          words_.emplace(key, value.string());
+        } else if (key == "id2label" && value.is_object()) {
+          labels_ = 0;
+          value.object([&](std::string_view, JsonCursor) { ++labels_; });
+        } else {
+          others_.emplace(key, value.compact());
+        }
+      });
+    });
+  }
+
+  std::string word(const std::string& key, const std::string& otherwise) const {
+    const auto found = words_.find(key);
+    return found == words_.end() ? otherwise : found->second;
+  }
+  bool has(const std::string& key) const {
+    const auto found = others_.find(key);
+    return words_.contains(key) || (found != others_.end() && found->second != "null");
+  }
+  /// As written, a word without quotes; empty: it has none.
+  std::string text(const std::string& key) const {
+    const auto found = others_.find(key);
+    return found == others_.end() ? word(key, "") : found->second;
+  }
+  std::int64_t whole(const std::string& key, std::optional<std::int64_t> otherwise = {}) {
+    if (!has(key)) {
+      if (otherwise) return *otherwise;
+      complain("", fmt::format("missing key '{}'", key));
+      return 0;
+    }
+    const Parsed<std::int64_t> parsed = parse_integer(words_.contains(key) ? "" : text(key));
+    if (parsed.fine() && parsed.value >= 0) return parsed.value;
+    complain(key, fmt::format("expected a whole number, found {}", text(key)));
+    return 0;
+  }
+  bool is(const std::string& key, bool otherwise) {
+    if (!has(key)) return otherwise;
+    if (text(key) != "true" && text(key) != "false")
+      complain(key, fmt::format("expected true or false, found {}", text(key)));
+    return text(key) == "true";
+  }
+  bool is_positive(const std::string& key, double otherwise) {
+    if (!has(key)) return otherwise > 0;
+    const std::string found = text(key);
+    return found.find_first_not_of("0.e+-") != std::string::npos;
+  }
+  /// Complains where a setting is given that is none of these.
+  void only(const std::string& key, const std::vector<std::string>& texts, std::string_view of) {
+    if (!has(key)) return;
+    for (const std::string& each : texts) {
+      if (text(key) == each) return;
+    }
+    complain(key,
+             fmt::format("expected {}, found {}: no formula has another {}", fmt::join(texts, " or "), text(key), of));
+  }
+  /// How many classes the model tells apart; transformers writes those of two nowhere.
+  std::uint32_t labels() const { return labels_; }
+  void complain(std::string_view key, const std::string& what) { document_.complain(key, what); }
+  void throw_if_any() const { document_.throw_if_any(); }
+
+ private:
+  JsonDocument document_;
+  std::uint32_t labels_ = 2;
+  std::map<std::string, std::string, std::less<>> words_, others_;
+};
+
+/// `llama:layers=32,width=4096`: what is asked for first is complained about first.
+class Sizes {
+ public:
+  explicit Sizes(std::string formula) : text_(std::move(formula)) {}
+
+  template <class Value>
+  Sizes& with(std::string_view option, const Value& value) {
+    text_ += fmt::format("{}{}={}", text_.find(':') == std::string::npos ? ":" : ",", option, value);
+    return *this;
+  }
+  Sizes& with(std::string_view option, bool is) { return with(option, std::string_view(is ? "yes" : "no")); }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+/// What decoders like Llama's have in common.
+Sizes decoder(ConfigFile& file) {
+  file.only("hidden_act", {"silu"}, "activation");
+  file.only("attention_bias", {"false"}, "bias");
+  file.only("mlp_bias", {"false"}, "bias");
+  Sizes sizes("llama");
+  sizes.with("layers", file.whole("num_hidden_layers")).with("width", file.whole("hidden_size"));
+  const std::int64_t heads = file.whole("num_attention_heads");
+  sizes.with("heads", heads).with("inner", file.whole("intermediate_size"));
+  if (!file.has("kv_lora_rank")) sizes.with("kv_heads", file.whole("num_key_value_heads", heads));
+  return sizes.with("vocabulary", file.whole("vocab_size")).with("tied", file.is("tie_word_embeddings", false));
+}
+
+Sizes llama(ConfigFile& file) {
+  Sizes sizes = decoder(file);
+  if (file.has("head_dim")) sizes.with("head_size", file.whole("head_dim"));
+  return sizes;
+}
+
+Sizes mistral(ConfigFile& file) {
+  Sizes sizes = llama(file);
+  if (file.has("sliding_window")) sizes.with("window", file.whole("sliding_window"));
+  return sizes;
+}
+
+Sizes mixtral(ConfigFile& file) {
+  return mistral(file)
+      .with("experts", file.whole("num_local_experts"))
+      .with("top_k", file.whole("num_experts_per_tok"));
+}
+
+Sizes qwen2(ConfigFile& file) {
+  file.only("use_sliding_window", {"false"}, "window");
+  return decoder(file).with("bias", true);
+}
+
+Sizes qwen3(ConfigFile& file) {
+  file.only("use_sliding_window", {"false"}, "window");
+  return decoder(file).with("qk_norm", true).with("head_size", file.whole("head_dim", 128));
+}
+
+Sizes qwen3_moe(ConfigFile& file) {
+  file.only("decoder_sparse_step", {"1"}, "step of layers with experts");
+  file.only("mlp_only_layers", {"[]"}, "choice of layers without experts");
+  return qwen3(file)
+      .with("experts", file.whole(file.has("num_experts") ? "num_experts" : "num_local_experts"))
+      .with("top_k", file.whole("num_experts_per_tok"))
+      .with("expert_inner", file.whole("moe_intermediate_size"));
+}
+
+Sizes deepseek(ConfigFile& file) {
+  file.only("moe_layer_freq", {"1"}, "step of layers with experts");
+  Sizes sizes = decoder(file);
+  sizes.with("kv_rank", file.whole("kv_lora_rank"));
+  if (file.has("q_lora_rank")) sizes.with("q_rank", file.whole("q_lora_rank"));
+  return sizes.with("head_size", file.whole("qk_nope_head_dim"))
+      .with("rope_size", file.whole("qk_rope_head_dim"))
+      .with("value_size", file.whole("v_head_dim"))
+      .with("experts", file.whole("n_routed_experts"))
+      .with("top_k", file.whole("num_experts_per_tok"))
+      .with("expert_inner", file.whole("moe_intermediate_size"))
+      .with("shared", file.whole("n_shared_experts"))
+      .with("dense_layers", file.whole("first_k_dense_replace"));
+}
+
+Sizes deepseek_v3(ConfigFile& file) {
+  return deepseek(file).with("router", "sigmoid");
+}
+
+constexpr double usual_dropout = 0.1;
+
+Sizes gpt2(ConfigFile& file) {
+  const std::int64_t width = file.whole("n_embd");
+  file.only("activation_function", {"gelu_new"}, "activation");
+  file.only("n_inner", {std::to_string(4 * width)}, "inner width");
+  file.only("tie_word_embeddings", {"true"}, "head");
+  return Sizes("gpt2")
+      .with("layers", file.whole("n_layer"))
+      .with("width", width)
+      .with("heads", file.whole("n_head"))
+      .with("vocabulary", file.whole("vocab_size"))
+      .with("positions", file.whole("n_positions"))
+      .with("dropout", file.is_positive("resid_pdrop", usual_dropout) ||
+                           file.is_positive("embd_pdrop", usual_dropout) ||
+                           file.is_positive("attn_pdrop", usual_dropout));
+}
+
+/// What encoders and OPT have in common.
+Sizes plain_layers(ConfigFile& file, const char* formula, const char* inner) {
+  return Sizes(formula)
+      .with("layers", file.whole("num_hidden_layers"))
+      .with("width", file.whole("hidden_size"))
+      .with("heads", file.whole("num_attention_heads"))
+      .with("inner", file.whole(inner));
+}
+
+Sizes opt(ConfigFile& file) {
+  Sizes sizes = plain_layers(file, "opt", "ffn_dim");
+  file.only("word_embed_proj_dim", {file.text("hidden_size")}, "width of embeddings");
+  file.only("do_layer_norm_before", {"true"}, "order of norms");
+  file.only("activation_function", {"relu"}, "activation");
+  file.only("tie_word_embeddings", {"true"}, "head");
+  return sizes.with("vocabulary", file.whole("vocab_size"))
+      .with("positions", file.whole("max_position_embeddings"))
+      .with("dropout", file.is_positive("dropout", usual_dropout));
+}
+
+Sizes bert(ConfigFile& file) {
+  Sizes sizes = plain_layers(file, "bert", "intermediate_size");
+  file.only("hidden_act", {"gelu"}, "activation");
+  file.only("type_vocab_size", {"2"}, "number of segments");
+  sizes.with("vocabulary", file.whole("vocab_size"))
+      .with("positions", file.whole("max_position_embeddings"))
+      .with("dropout", file.is_positive("hidden_dropout_prob", usual_dropout) ||
+                           file.is_positive("attention_probs_dropout_prob", usual_dropout));
+  const bool classifies = file.text("architectures").find("Classification") != std::string::npos;
+  if (!classifies) return sizes.with("head", "words");
+  return sizes.with("head", "classes").with("classes", file.labels());
+}
+
+Sizes vit(ConfigFile& file) {
+  file.only("hidden_act", {"gelu"}, "activation");
+  file.only("qkv_bias", {"true"}, "bias");
+  return plain_layers(file, "vit", "intermediate_size")
+      .with("size", file.whole("image_size"))
+      .with("patch", file.whole("patch_size"))
+      .with("channels", file.whole("num_channels"))
+      .with("classes", file.labels());
+}
+
+struct ModelType {
+  std::string_view name;
+  Sizes (*sizes)(ConfigFile&);
+};
+constexpr ModelType model_types[] = {{"llama", llama},
+                                     {"mistral", mistral},
+                                     {"mixtral", mixtral},
+                                     {"qwen2", qwen2},
+                                     {"qwen3", qwen3},
+                                     {"qwen3_moe", qwen3_moe},
+                                     {"deepseek_v2", deepseek},
+                                     {"deepseek_v3", deepseek_v3},
+                                     {"gpt2", gpt2},
+                                     {"opt", opt},
+                                     {"bert", bert},
+                                     {"vit", vit}};
+
+}  // namespace
+
+std::string sizes_of_hf_config(std::string text, std::string file_name) {
+  ConfigFile file(std::move(text), std::move(file_name));
+  const std::string type = file.word("model_type", "");
+  std::vector<std::string_view> known;
+  for (const ModelType& each : model_types) {
+    known.push_back(each.name);
+    if (each.name != type) continue;
+    std::string sizes = each.sizes(file).text();
+    file.throw_if_any();
+    return sizes;
+  }
+  if (type.empty()) {
+    file.complain("", "missing key 'model_type': a configuration of transformers has it");
+  } else {
+    file.complain("model_type", fmt::format("no formula for '{}': expected {}{}", type, alternatives(known),
+                                            suggestion(type, std::span<const std::string_view>(known))));
+  }
+  file.throw_if_any();
+  return "";
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+#include "traces/models/named_models.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr NamedModel models[] = {
+    {"bert_base", "bert", 109'514'298, "google-bert/bert-base-uncased"},
+    {"bert_large", "bert:layers=24,width=1024,heads=16", 335'174'458, "google-bert/bert-large-uncased"},
+    {"deepseek_v2_lite",
+     "llama:layers=27,width=2048,heads=16,inner=10944,vocabulary=102400,kv_rank=512,head_size=128,rope_size=64,"
+     "value_size=128,experts=64,top_k=6,expert_inner=1408,shared=2,dense_layers=1",
+     15'706'484'224, "deepseek-ai/DeepSeek-V2-Lite"},
+    {"deepseek_v3",
+     "llama:layers=61,width=7168,heads=128,inner=18432,vocabulary=129280,kv_rank=512,q_rank=1536,head_size=128,"
+     "rope_size=64,value_size=128,experts=256,top_k=8,expert_inner=2048,shared=1,dense_layers=3,router=sigmoid",
+     671'026'404'352, "deepseek-ai/DeepSeek-V3"},
+    {"gpt2_large", "gpt2:layers=36,width=1280,heads=20", 774'030'080, "openai-community/gpt2-large"},
+    {"gpt2_medium", "gpt2:layers=24,width=1024,heads=16", 354'823'168, "openai-community/gpt2-medium"},
+    {"gpt2_xl", "gpt2:layers=48,width=1600,heads=25", 1'557'611'200, "openai-community/gpt2-xl"},
+    {"llama2_7b", "llama:layers=32,width=4096,heads=32,kv_heads=32,inner=11008,vocabulary=32000", 6'738'415'616,
+     "meta-llama/Llama-2-7b-hf"},
+    {"llama2_13b", "llama:layers=40,width=5120,heads=40,kv_heads=40,inner=13824,vocabulary=32000", 13'015'864'320,
+     "meta-llama/Llama-2-13b-hf"},
+    {"llama2_70b", "llama:layers=80,width=8192,heads=64,kv_heads=8,inner=28672,vocabulary=32000", 68'976'648'192,
+     "meta-llama/Llama-2-70b-hf"},
+    {"llama3_8b", "llama", 8'030'261'248, "meta-llama/Meta-Llama-3-8B"},
+    {"llama3_70b", "llama:layers=80,width=8192,heads=64,inner=28672", 70'553'706'496, "meta-llama/Meta-Llama-3-70B"},
+    {"llama3_405b", "llama:layers=126,width=16384,heads=128,inner=53248", 405'853'388'800, "meta-llama/Llama-3.1-405B"},
+    {"llama32_1b", "llama:layers=16,width=2048,heads=32,inner=8192,tied=yes", 1'235'814'400, "meta-llama/Llama-3.2-1B"},
+    {"llama32_3b", "llama:layers=28,width=3072,heads=24,inner=8192,tied=yes", 3'212'749'824, "meta-llama/Llama-3.2-3B"},
+    {"mistral_7b", "llama:vocabulary=32000,window=4096", 7'241'732'096, "mistralai/Mistral-7B-v0.1"},
+    {"mistral_nemo_12b", "llama:layers=40,width=5120,head_size=128,vocabulary=131072", 12'247'782'400,
+     "mistralai/Mistral-Nemo-Base-2407"},
+    {"mixtral_8x7b", "llama:vocabulary=32000,experts=8", 46'702'792'704, "mistralai/Mixtral-8x7B-v0.1"},
+    {"mixtral_8x22b", "llama:layers=56,width=6144,heads=48,inner=16384,vocabulary=32000,experts=8", 140'620'634'112,
+     "mistralai/Mixtral-8x22B-v0.1"},
+    {"opt_1_3b", "opt", 1'315'758'080, "facebook/opt-1.3b"},
+    {"opt_6_7b", "opt:layers=32,width=4096,heads=32", 6'658'473'984, "facebook/opt-6.7b"},
+    {"qwen2_7b", "llama:layers=28,width=3584,heads=28,kv_heads=4,inner=18944,vocabulary=152064,bias=yes", 7'615'616'512,
+     "Qwen/Qwen2-7B"},
+    {"qwen25_0_5b", "llama:layers=24,width=896,heads=14,kv_heads=2,inner=4864,vocabulary=151936,bias=yes,tied=yes",
+     494'032'768, "Qwen/Qwen2.5-0.5B"},
+    {"qwen25_1_5b", "llama:layers=28,width=1536,heads=12,kv_heads=2,inner=8960,vocabulary=151936,bias=yes,tied=yes",
+     1'543'714'304, "Qwen/Qwen2.5-1.5B"},
+    {"qwen25_14b", "llama:layers=48,width=5120,heads=40,kv_heads=8,inner=13824,vocabulary=152064,bias=yes",
+     14'770'033'664, "Qwen/Qwen2.5-14B"},
+    {"qwen25_32b", "llama:layers=64,width=5120,heads=40,kv_heads=8,inner=27648,vocabulary=152064,bias=yes",
+     32'763'876'352, "Qwen/Qwen2.5-32B"},
+    {"qwen25_72b", "llama:layers=80,width=8192,heads=64,kv_heads=8,inner=29568,vocabulary=152064,bias=yes",
+     72'706'203'648, "Qwen/Qwen2.5-72B"},
+    {"qwen3_0_6b",
+     "llama:layers=28,width=1024,heads=16,kv_heads=8,inner=3072,vocabulary=151936,head_size=128,qk_norm=yes,tied=yes",
+     596'049'920, "Qwen/Qwen3-0.6B"},
+    {"qwen3_4b",
+     "llama:layers=36,width=2560,heads=32,kv_heads=8,inner=9728,vocabulary=151936,head_size=128,qk_norm=yes,tied=yes",
+     4'022'468'096, "Qwen/Qwen3-4B"},
+    {"qwen3_8b", "llama:layers=36,width=4096,heads=32,kv_heads=8,inner=12288,vocabulary=151936,qk_norm=yes",
+     8'190'735'360, "Qwen/Qwen3-8B"},
+    {"qwen3_14b",
+     "llama:layers=40,width=5120,heads=40,kv_heads=8,inner=17408,vocabulary=151936,head_size=128,qk_norm=yes",
+     14'768'307'200, "Qwen/Qwen3-14B"},
+    {"qwen3_32b",
+     "llama:layers=64,width=5120,heads=64,kv_heads=8,inner=25600,vocabulary=151936,head_size=128,qk_norm=yes",
+     32'762'123'264, "Qwen/Qwen3-32B"},
+    {"qwen3_30b_a3b",
+     "llama:layers=48,width=2048,heads=32,kv_heads=4,inner=6144,vocabulary=151936,head_size=128,qk_norm=yes,"
+     "experts=128,top_k=8,expert_inner=768",
+     30'532'122'624, "Qwen/Qwen3-30B-A3B"},
+    {"tinyllama_1_1b", "llama:layers=22,width=2048,heads=32,kv_heads=4,inner=5632,vocabulary=32000", 1'100'048'384,
+     "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"},
+    {"vit_base", "vit", 86'567'656, "google/vit-base-patch16-224"},
+    {"vit_large", "vit:layers=24,width=1024,heads=16", 304'326'632, "google/vit-large-patch16-224"},
+};
+
+}  // namespace
+
+std::span<const NamedModel> named_models() {
+  return models;
+}
+
+}  // namespace plimsoll
