@@ -146,7 +146,7 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
       ->type_name("PLATFORM");
   command
       ->add_option("--train", arguments->train,
-                   "what is trained: full, or lora(rank=16) for adapters of attention's projections")
+                   "trained parts: full, or lora(rank=16) for adapters of attention's projections")
       ->capture_default_str()
       ->type_name("WHAT");
   command->add_option("--batch", arguments->batch, "samples at a time on a device (default: the model's)")

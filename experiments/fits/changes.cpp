@@ -98,8 +98,8 @@ class ChangeOptions {
     pass("recompute every block",
          "Hugging Face: gradient_checkpointing=True; torchtitan: activation_checkpoint.mode = \"full\"",
          "full_recompute", "policy(rule=torchtitan.full)", false);
-    pass("recompute what is cheapest", by_plan, "rotor", "snapshot(offload=no)", true);
-    pass("recompute and offload what is cheapest", by_plan, "rotor|offload_greedy", "snapshot", true);
+    pass("recompute the cheapest values", by_plan, "rotor", "snapshot(offload=no)", true);
+    pass("recompute and offload the cheapest values", by_plan, "rotor|offload_greedy", "snapshot", true);
   }
 
   void store_states() {

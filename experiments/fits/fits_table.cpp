@@ -31,7 +31,7 @@ std::string needs_table(const FitsAnswer& answer) {
   text += line("CUDA context", answer.reserves.context, "reported, not simulated: --context");
   text +=
       line("kept back", kept_back(answer),
-           fmt::format("{:g} % of what is reserved, since predictions err: --margin", 100 * answer.reserves.margin));
+           fmt::format("{:g} % of the reserved memory, since predictions err: --margin", 100 * answer.reserves.margin));
   text += line("needed", answer.reserves.needed(needs.reserved),
                fmt::format("of {} on {}", format_bytes(answer.reserves.capacity), answer.device));
   if (needs.host > Bytes{0}) text += line("host memory", needs.host);
