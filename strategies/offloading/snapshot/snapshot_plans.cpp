@@ -394,7 +394,7 @@ std::vector<Bytes> SnapshotPlans::budgets() {
 /// Close to each other where every trade of the front is a plan as it is; few below, where plans are repaired.
 void SnapshotPlans::find_levels() {
   const auto fine = static_cast<std::uint32_t>(192 * effort_);
-  std::vector<std::int64_t> coarse{(is_small() ? 30 : 20) * effort_};
+  std::vector<std::int64_t> coarse{(is_small() ? 60 : 20) * effort_};
   if (is_middling() && !is_small()) coarse.push_back(60 * effort_);
   const std::vector<SnapshotBend>& bends = front_.bends();
   const auto level_of = [&](const SnapshotBend& bend) { return beside_ + bend.kept; };
