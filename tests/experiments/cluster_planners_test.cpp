@@ -1,9 +1,9 @@
 // Searches of whole plans in the frame of `cluster`: on graphs of operators that no formula makes.
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "experiments/study/choice/cluster_question.h"
@@ -11,7 +11,6 @@
 #include "platforms/platform_file.h"
 #include "sim/core/tolerance.h"
 #include "strategies/compose/spec.h"
-#include "tests/experiments/run_program.h"
 #include "tests/experiments/temporary_folder.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -23,13 +22,14 @@ namespace {
 /// A graph in a file, which says nothing of the formula that it is from, and a machine of some devices.
 struct PlannedFiles {
   PlannedFiles(const std::string& model, std::uint32_t devices, double link) {
-    std::ofstream(machine()) << "format: plimsoll.platform.v1\nname: machine\nsource: made up\ndevices:\n"
-                                "  - {name: gpu, count: " +
-                                    std::to_string(devices) +
-                                    ", memory: 1 GB, peak: {bf16: 10 TFLOPS}, memory_bandwidth: 100 GBps, "
-                                    "launch_overhead: 1 us}\nswitches:\n  - {name: inside}\nlinks:\n"
-                                    "  - {name: fast, between: [gpu, inside], bandwidth: " +
-                                    std::to_string(link) + " GBps, latency: 1 us}\n";
+    std::ofstream(machine())
+        << "format: plimsoll.platform.v1\nname: machine\nsource: made up\ndevices:\n"
+           "  - {name: gpu, count: " +
+               std::to_string(devices) +
+               ", memory: 1 GB, peak: {bf16: 10 TFLOPS, fp32: 5 TFLOPS}, memory_bandwidth: 100 GBps, "
+               "launch_overhead: 1 us}\nswitches:\n  - {name: inside}\nlinks:\n"
+               "  - {name: fast, between: [gpu, inside], bandwidth: " +
+               std::to_string(link) + " GBps, latency: 1 us}\n";
     write_trace(trace(), load_model(model));
   }
 
@@ -86,6 +86,16 @@ TEST_CASE("no plan of a search is faster or smaller than a cluster's bounds of i
     }
   }
   if (every_case()) CHECK(checked > 150U);
+}
+
+TEST_CASE("a cluster leaves out a saver that a searched graph has no ops for", "[cluster][planners]") {
+  const PlannedFiles files("mlp:layers=3,width=32,view=graph", 2, 20);
+  const Question question = files.question("cluster(planners=none+hsm2dl,saver=none+core)", 1, Optimizer::none);
+  const Trace trace = load_model(files.trace());
+  const Platform platform = load_platform(files.machine());
+  const AnsweredQuestion made = answered_by_cluster(question, trace, platform);
+  CHECK(made.answer.feasible());
+  CHECK(made.answer.note.find(" cannot be") != std::string::npos);
 }
 
 TEST_CASE("a cluster asks searches of a graph that no formula makes, and is no slower than they",

@@ -286,7 +286,11 @@ std::variant<WholeBound, std::string> ClusterProblems::whole_bound(std::uint32_t
                                                                    bool splits) {
   Problem problem = base(samples, Layers::all);
   problem.micro_batches = extent_.batch / samples;
-  if (!as.passes.empty()) problem = transformed(std::move(problem), as.passes);
+  try {
+    if (!as.passes.empty()) problem = transformed(std::move(problem), as.passes);
+  } catch (const InputError& error) {  // no op is what the transform is for
+    return error.what();
+  }
   const auto devices = static_cast<std::int64_t>(platform_.devices.size());
   const auto share = [&](TensorKind kind) { return Bytes{bytes_of_kind(problem.graph, kind).count / devices}; };
   WholeBound bound{.time = {},
