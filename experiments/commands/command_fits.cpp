@@ -133,7 +133,7 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
       "Exit code 0: it fits, 1: it does not. Plain training is simulated with PyTorch's caching allocator. Where it "
       "does "
       "not\nfit, changes are simulated, too, alone and up to three together.\n"
-      "  plimsoll fits qwen25_1_5b -p rtx_4090_pcie4 --batch 4 --sequence 2048\ndocs/fits.md explains the table.");
+      "  plimsoll fits qwen25_1_5b -p rtx_4090_pcie4 --sequence 2048\ndocs/fits.md explains the table.");
   auto arguments = std::make_shared<FitsArguments>();
   command
       ->add_option("model", arguments->model,

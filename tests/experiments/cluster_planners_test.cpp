@@ -55,7 +55,7 @@ std::string planned_model(std::uint32_t layers, std::uint32_t width) {
 
 }  // namespace
 
-TEST_CASE("no plan of a search is faster or smaller than a cluster's bounds of it", "[cluster][planners]") {
+TEST_CASE("no plan of a search is faster or smaller than a cluster's bounds of it", "[cluster][planners][eleventh-9]") {
   std::size_t checked = 0;
   for (const RandomCase seed : fewer_cases(1, 33, 33)) {
     Random random(seed);

@@ -397,10 +397,10 @@ TEST_CASE("an option that does not exist is named, whatever else is missing", "[
   CHECK(first_line("simulate --platform ideal") == "plimsoll simulate: --trace is required");
   CHECK(first_line("list") == "plimsoll list: kind is required");
   CHECK(first_line("list platfroms") ==
-        "plimsoll list: kind: platfroms not in {strategies,platforms,traces}; did you mean 'platforms'?");
+        "plimsoll list: kind: platfroms not in {strategies,platforms,traces,models}; did you mean 'platforms'?");
   CHECK(first_line("replay --schedule x --backend cdua") ==
         "plimsoll replay: --backend: cdua not in {cpu,cuda}; did you mean 'cuda'?");
-  CHECK(first_line("list x") == "plimsoll list: kind: x not in {strategies,platforms,traces}");
+  CHECK(first_line("list x") == "plimsoll list: kind: x not in {strategies,platforms,traces,models}");
   CHECK(first_line("sweep --jobz 3 e.yaml -o out") ==
         "plimsoll sweep: unknown option '--jobz'; did you mean '--jobs'?");
 }

@@ -64,6 +64,8 @@ class Smoke:
         self.run("bounds --trace gpt4_ops_w256_t128_b4_cpu --platform ib_2x8_h100")
         self.run("load --trace transformer:layers=1,width=64,heads=4,sequence=64,vocabulary=64 --platform h200 --vary batch "
                  "--strategy store_all --strategy rotor --to 4 --points 2 --json")
+        self.run("fits qwen25_0_5b:layers=2 -p h200 --sequence 64 --json")
+        self.run("fits qwen25_0_5b:layers=2 -p h200 --sequence 64 --memory 1GB --precision mixed", codes=(1,))
         self.run("compare {}/t.json {}/t.json")
         self.run("compare {}/t.json {}/kineto.json --within 1", codes=(1,))
         self.run("import checkmate-graph {}/checkmate.json -o {}/imported.json")
