@@ -430,7 +430,7 @@ TEST_CASE("a cluster is never slower with more memory, faster links or more axes
   }
 }
 
-TEST_CASE("a cluster is never slower with one device more", "[cluster]") {
+TEST_CASE("a cluster is never slower with one device more", "[cluster][eleventh-2]") {
   for (const RandomCase seed : fewer_cases(1, 33, 11)) {
     Random random(seed);
     const std::string model = cluster_model(random.between(1, 4), 32 * random.between(1, 4), 16 * random.between(1, 4));
@@ -548,7 +548,8 @@ TEST_CASE("the answer of a cluster is that of its best point, whose schedule che
   CHECK(plimsoll("check --schedule " + schedule).exit_code == 0);
 }
 
-TEST_CASE("what a cluster answers on each axis takes the same time asked by itself", "[cluster][program]") {
+TEST_CASE("what a cluster answers on each axis takes the same time asked by itself",
+          "[cluster][program][eleventh-10]") {
   const ClusterFiles files({});
   const std::string machine = " --platform " + files.platform + " --optimizer adam --json";
   const auto run_json = [](const std::string& command) {

@@ -42,7 +42,7 @@ Found fits_of(const std::string& words, int exit_code) {
 
 }  // namespace
 
-TEST_CASE("what fits takes from a device is what was measured", "[fits]") {
+TEST_CASE("what fits takes from a device is what was measured", "[fits][eleventh-7]") {
   for (const MeasuredStep& step : measured_steps) {
     INFO(step.model);
     const TrainingNeeds needs = needs_of_plain(training_of(step), {.capacity = Bytes{96 * gb}});

@@ -235,7 +235,7 @@ TEST_CASE("more memory never lowers a load mark", "[load]") {
   CHECK(before.front() > 0);
 }
 
-TEST_CASE("load prints the same bytes for any number of workers", "[program][load]") {
+TEST_CASE("load prints the same bytes for any number of workers", "[program][load][eleventh-8]") {
   const std::string asks =
       "load -t transformer:layers=4,width=256,heads=8,vocabulary=1000,dtype=fp16 -p v100_pcie --vary batch --optimizer "
       "adam "

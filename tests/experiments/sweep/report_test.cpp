@@ -348,7 +348,7 @@ TEST_CASE("a report shows the load line of its folder before all figures", "[rep
   }
 }
 
-TEST_CASE("a report of a folder that has a load line alone shows that", "[report][load]") {
+TEST_CASE("a report of a folder that has a load line alone shows that", "[report][load][eleventh-1]") {
   if (!matplotlib_is_here()) return;
   const TemporaryFolder folder;
   write_json_file(folder.path / "load.json", load_of_one());
