@@ -2,6 +2,7 @@
 
 #include "traces/models/named_models.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <tuple>
@@ -96,6 +97,22 @@ TEST_CASE("layers of Qwen 2 and Qwen 3 keep the bytes that PyTorch keeps", "[tra
     INFO(options);
     CHECK(kept_bytes(formula_graph_of(small + options + ",dtype=bf16"), "layer1.") == bf16);
     CHECK(kept_bytes(formula_graph_of(small + options + ",dtype=fp32"), "layer1.") == fp32);
+  }
+}
+
+TEST_CASE("the window of a configuration file is the model's", "[traces][named]") {
+  const std::string sizes = sizes_of_hf_config(R"({"model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 64,
+    "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96, "sliding_window": 4096})",
+                                               "config.json");
+  CHECK(sizes == "llama:layers=2,width=64,heads=8,inner=160,kv_heads=8,vocabulary=96,tied=no,window=4096");
+}
+
+TEST_CASE("each parameter of Qwen 2 and Qwen 3 has a gradient", "[traces][named]") {
+  for (const char* model : {"qwen25_0_5b:layers=2,sequence=8", "qwen3_0_6b:layers=2,sequence=8"}) {
+    INFO(model);
+    const Graph graph = formula_graph_of(model);
+    const auto count = [&](TensorKind kind) { return std::ranges::count(graph.tensors, kind, &Tensor::kind); };
+    CHECK(count(TensorKind::parameter) == count(TensorKind::parameter_gradient));
   }
 }
 
