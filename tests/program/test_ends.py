@@ -33,6 +33,7 @@ PRINTING = {
     "train": f"train {readers.NETWORK} --data {{made}}/rows.csv --strategy store_all --steps 1",
     "calibrate": "calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {folder}/mine.yaml",
     "compare": "compare {made}/timeline.json {made}/timeline.json", "help": "help plan", "load": "load -t resnet18 -p h200 --vary batch --to 2 -s store_all --points 0",
+    "fits": "fits tinyllama_1_1b -p h200",
     "import": "import checkmate-graph {made}/checkmate.json -o {folder}/t.json", "man": "man", "completion": "completion bash",
     "replay-log": "replay-log {made}/dtr.log", "splits": "splits {made}/splits.json",
     "export": "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)'",
@@ -111,10 +112,13 @@ class Program(unittest.TestCase):
 
 
 class NoRoom(Program):
-    @eleventh(5)
-    def test_standard_output(self):
+    def test_each_command_has_a_line(self):
+        """Every turn: a new command is missed at once."""
         named = re.findall(r"^  ([a-z]\S*)   ", subprocess.run([PROGRAM, "--help"], capture_output=True, text=True).stdout, re.MULTILINE)
         self.assertEqual(set(named), set(PRINTING) | PRINTING_NOTHING, "each command has a line above")
+
+    @eleventh(5)
+    def test_standard_output(self):
         for command in PRINTING.values():
             self.expect(4, "cannot write to the standard output", command, into="/dev/full")
 
