@@ -152,17 +152,18 @@ class Placer {
 
 }  // namespace
 
+OffloadItem chunk_of(const OffloadModel& model, std::uint32_t gap, Chunk chunk) {
+  const Bytes bytes = model.gaps[gap].bytes, value = model.gaps[gap].value_bytes;
+  const ChunkRange range = range_of(value, chunk);
+  return {gap, chunk, packed_share(bytes, value, range.offset, range.length)};
+}
+
 std::vector<OffloadItem> offload_items(const OffloadModel& model, std::uint32_t chunks) {
   std::vector<OffloadItem> items;
   for (std::uint32_t g = 0; g < model.gaps.size(); ++g) {
     if (!model.gaps[g].holds_positions()) continue;
-    const Bytes bytes = model.gaps[g].bytes, value = model.gaps[g].value_bytes;
-    const std::uint32_t count = bytes.count >= chunks ? chunks : 1;
-    for (std::uint32_t c = 0; c < count; ++c) {
-      const Chunk chunk{c, count};
-      const ChunkRange range = range_of(value, chunk);
-      items.push_back({g, chunk, packed_share(bytes, value, range.offset, range.length)});
-    }
+    const std::uint32_t count = model.gaps[g].bytes.count >= chunks ? chunks : 1;
+    for (std::uint32_t c = 0; c < count; ++c) items.push_back(chunk_of(model, g, {c, count}));
   }
   return items;
 }

@@ -16,6 +16,8 @@ struct OffloadItem {
   Bytes bytes;
 };
 
+OffloadItem chunk_of(const OffloadModel&, std::uint32_t gap, Chunk);
+
 /// Every gap with positions between its uses, cut into so many chunks where it has as many bytes.
 std::vector<OffloadItem> offload_items(const OffloadModel&, std::uint32_t chunks);
 

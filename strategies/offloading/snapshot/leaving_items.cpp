@@ -7,13 +7,16 @@
 
 namespace plimsoll {
 
-std::optional<std::vector<OffloadItem>> leaving_items(OffloadModel& model, const CopyRate& out, Bytes budget) {
+std::optional<std::vector<OffloadItem>> leaving_items(OffloadModel& model, const CopyRate& out, Bytes budget,
+                                                      std::uint32_t chunks) {
   std::vector<OffloadItem> items;
+  const auto is_worth_it = [&](Bytes bytes) { return bytes / out.bandwidth >= out.latency && bytes > Bytes{0}; };
   for (const std::uint32_t g : saved_gaps(model)) {
     OffloadGap& gap = model.gaps[g];
     gap.made = gap.from;
-    const bool is_worth_it = gap.bytes / out.bandwidth >= out.latency && gap.bytes > Bytes{0};
-    if (gap.holds_positions() && is_worth_it) items.push_back({g, {}, gap.bytes});
+    if (!gap.holds_positions() || !is_worth_it(gap.bytes)) continue;
+    const std::uint32_t count = is_worth_it(Bytes{gap.bytes.count / chunks}) ? chunks : 1;
+    for (std::uint32_t c = 0; c < count; ++c) items.push_back(chunk_of(model, g, {c, count}));
   }
   std::vector<std::int64_t> memory;
   for (const Bytes bytes : model.memory) memory.push_back(bytes.count);

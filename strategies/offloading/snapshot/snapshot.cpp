@@ -24,6 +24,7 @@
 #include "strategies/models/op_sequence.h"
 #include "strategies/offloading/activations/offload_bound.h"
 #include "strategies/offloading/activations/offload_moves.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "strategies/offloading/snapshot/few_values.h"
 #include "strategies/offloading/snapshot/leaving_items.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
@@ -39,7 +40,8 @@ constexpr Seconds without_end{std::numeric_limits<double>::infinity()};
 class SnapshotCopies {
  public:
   /// Nothing where the device has no host that it reaches both ways.
-  static std::optional<SnapshotCopies> make(const PartTask&, SnapshotPlans&);
+  /// Values of small graphs leave in up to so many chunks where whole ones leave a gap.
+  static std::optional<SnapshotCopies> make(const PartTask&, SnapshotPlans&, std::uint32_t chunks);
 
   /// The fastest of those for all levels of memory up to the budget; null where none fits. So more memory is never
   /// slower.
@@ -47,13 +49,13 @@ class SnapshotCopies {
   /// The least level for which there is one, if it is less than that.
   std::optional<Bytes> least(Bytes most);
   /// What no schedule of one micro-batch can beat; infinite where none fits.
-  Seconds bound(Bytes budget) { return bound_->at(budget); }
+  Seconds bound(Bytes budget) const { return bound_->at(budget); }
 
   /// Levels, of many some.
   std::vector<Bytes> budgets() const;
 
  private:
-  SnapshotCopies(const PartTask&, SnapshotPlans&, CopyRate out);
+  SnapshotCopies(const PartTask&, SnapshotPlans&, std::uint32_t chunks, CopyRate out);
 
   /// The copies that make it fit, and how long it takes if nobody shares the links.
   struct Placed {
@@ -62,7 +64,8 @@ class SnapshotCopies {
     Seconds makespan;
   };
   /// Nothing, too, where that is no faster than the fastest so far.
-  std::optional<Placed> placed(Bytes budget, const Again&, std::optional<Seconds> fastest) const;
+  std::optional<Placed> placed(Bytes budget, const Again&, std::optional<Seconds> fastest, std::uint32_t chunks) const;
+  std::optional<Placed> fastest(Bytes budget, std::uint32_t chunks, std::optional<Placed> best) const;
   std::optional<PlannedTape> within(Bytes budget) const;
   const PlannedTape* at_level(std::size_t level);
 
@@ -81,6 +84,7 @@ class SnapshotCopies {
 
   const PartTask& task_;
   SnapshotPlans& plans_;
+  std::uint32_t chunks_;
   CopyRate out_;
   std::unique_ptr<Bound> bound_;
   Seconds before_;                                             // work before the instant
@@ -88,11 +92,11 @@ class SnapshotCopies {
   std::map<std::size_t, std::optional<PlannedTape>> planned_;  // by level
 };
 
-std::optional<SnapshotCopies> SnapshotCopies::make(const PartTask& task, SnapshotPlans& plans) {
+std::optional<SnapshotCopies> SnapshotCopies::make(const PartTask& task, SnapshotPlans& plans, std::uint32_t chunks) {
   const std::variant<OffloadModel, std::string> plain = offload_model(task, nullptr);
   const OffloadModel* model = std::get_if<OffloadModel>(&plain);
   if (model == nullptr || !model->has_host) return std::nullopt;
-  return SnapshotCopies(task, plans, model->out);
+  return SnapshotCopies(task, plans, chunks, model->out);
 }
 
 SnapshotCopies::Bound::Bound(const PartTask& task, OpId instant, BytesPerSecond out)
@@ -112,9 +116,10 @@ Seconds SnapshotCopies::Bound::at(Bytes budget) {
 }
 
 /// Levels are round numbers, about a thousandth of plain training's memory apart.
-SnapshotCopies::SnapshotCopies(const PartTask& task, SnapshotPlans& plans, CopyRate out)
+SnapshotCopies::SnapshotCopies(const PartTask& task, SnapshotPlans& plans, std::uint32_t chunks, CopyRate out)
     : task_(task),
       plans_(plans),
+      chunks_(chunks),
       out_(out),
       bound_(std::make_unique<Bound>(task, plans.model().ops[plans.instant()].id, out.bandwidth)),
       before_(plans.time_before()) {
@@ -127,7 +132,8 @@ SnapshotCopies::SnapshotCopies(const PartTask& task, SnapshotPlans& plans, CopyR
 }
 
 std::optional<SnapshotCopies::Placed> SnapshotCopies::placed(Bytes budget, const Again& again,
-                                                             std::optional<Seconds> fastest) const {
+                                                             std::optional<Seconds> fastest,
+                                                             std::uint32_t chunks) const {
   if (fastest && plans_.work_with(again) >= *fastest) return std::nullopt;
   const std::optional<OpSequence> sequence = plans_.sequence_of(again);
   if (!sequence) return std::nullopt;
@@ -135,23 +141,24 @@ std::optional<SnapshotCopies::Placed> SnapshotCopies::placed(Bytes budget, const
   std::variant<OffloadModel, std::string> made = offload_model(task_, &tape.tape);
   OffloadModel* model = std::get_if<OffloadModel>(&made);
   if (model == nullptr) return std::nullopt;
-  const std::optional<std::vector<OffloadItem>> leaving = leaving_items(*model, out_, budget);
+  const std::optional<std::vector<OffloadItem>> leaving = leaving_items(*model, out_, budget, chunks);
   if (!leaving) return std::nullopt;
   std::optional<PlacedCopies> copies = placed_items(*model, *leaving, budget);
   if (!copies) return std::nullopt;
   return Placed{std::move(*model), std::move(copies->moves), copies->makespan};
 }
 
-std::optional<PlannedTape> SnapshotCopies::within(Bytes budget) const {
+/// The fastest of what some shares of all that could be kept lead to, values leaving in up to so many chunks.
+std::optional<SnapshotCopies::Placed> SnapshotCopies::fastest(Bytes budget, std::uint32_t chunks,
+                                                              std::optional<Placed> best) const {
   const double room =
       static_cast<double>((budget - plans_.beside()).count) + std::min(out_.bandwidth.value * before_.value, 1e18);
-  std::optional<Placed> best;
   double best_share = 0;
   std::vector<Again> tried;
-  const auto attempt = [&](double share) {  // of what could be kept at most
+  const auto attempt = [&](double share) {
     Again again = plans_.again_within(Bytes{static_cast<std::int64_t>(share * room)});
     if (std::ranges::find(tried, again) != tried.end()) return;
-    std::optional<Placed> made = placed(budget, again, best ? std::optional(best->makespan) : std::nullopt);
+    std::optional<Placed> made = placed(budget, again, best ? std::optional(best->makespan) : std::nullopt, chunks);
     tried.push_back(std::move(again));
     if (!made || (best && best->makespan <= made->makespan)) return;
     best = std::move(made);
@@ -160,14 +167,22 @@ std::optional<PlannedTape> SnapshotCopies::within(Bytes budget) const {
   for (const double share : {1.0, 0.995, 0.985, 0.97, 0.94, 0.88, 0.8, 0.7, 0.6, 0.4, 0.2}) attempt(share);
   for (const double step : {0.0075, 0.003, 0.0015, 0.001}) {
     const double middle = best_share;
-    if (!best) break;
+    if (middle == 0) break;
     attempt(middle - step);
     attempt(middle + step);
   }
-  if (!best) return std::nullopt;
-  std::optional<PlannedTape> plan = planned_moves(task_, best->model, best->moves);
-  if (!plan || plan->peak > budget) return std::nullopt;
-  return plan;
+  return best;
+}
+
+std::optional<PlannedTape> SnapshotCopies::within(Bytes budget) const {
+  constexpr double enough = 0.001;  // as for `portfolio`, which asks nobody else then
+  std::optional<Placed> best = fastest(budget, 1, std::nullopt);
+  for (std::uint32_t chunks = 2; chunks <= chunks_ && plans_.is_small(); chunks *= 2) {
+    if (best && best->makespan <= (1 + enough) * bound(budget)) break;
+    best = fastest(budget, chunks, std::move(best));
+  }
+  std::optional<PlannedTape> plan = best ? planned_moves(task_, best->model, best->moves) : std::nullopt;
+  return plan && plan->peak <= budget ? plan : std::nullopt;
 }
 
 const PlannedTape* SnapshotCopies::at_level(std::size_t level) {
@@ -217,7 +232,7 @@ std::vector<Bytes> SnapshotCopies::budgets() const {
 
 enum class OrderOfOps { own, given };
 
-struct SnapshotOptions : OwnMovesOptions {
+struct SnapshotOptions : OwnMovesOptions, ChunkOptions {
   std::size_t instants = 2;
   std::int64_t effort = 1;
   OrderOfOps order{};
@@ -228,7 +243,8 @@ struct SnapshotOptions : OwnMovesOptions {
 struct AtInstant {
   AtInstant(const PartTask& task, const SnapshotOptions& options, std::uint32_t instant, std::int64_t levels)
       : plans(task, instant, levels * options.effort),
-        copies(options.offload == OwnMoves::no ? std::optional<SnapshotCopies>() : SnapshotCopies::make(task, plans)) {}
+        copies(options.offload == OwnMoves::no ? std::optional<SnapshotCopies>()
+                                               : SnapshotCopies::make(task, plans, options.chunks)) {}
 
   const PlannedTape* best(std::optional<Bytes> budget, Seconds known) {
     const PlannedTape* best = copies && budget && *budget < plans.plain_peak() ? copies->best(*budget) : nullptr;
@@ -304,9 +320,7 @@ class Snapshot {
 
   std::vector<Bytes> budgets() {
     std::vector<Bytes> budgets;
-    for (std::size_t k = 0; k < ops_.size(); ++k) {
-      std::ranges::copy(instant(k).budgets(), std::back_inserter(budgets));
-    }
+    for (std::size_t k = 0; k < ops_.size(); ++k) std::ranges::copy(instant(k).budgets(), std::back_inserter(budgets));
     if (whole_) std::ranges::copy(whole_->budgets(), std::back_inserter(budgets));
     std::ranges::sort(budgets);
     return budgets;
@@ -428,6 +442,14 @@ constexpr auto snapshot_options = options_of<SnapshotOptions>(
         .words = "own given",
         .help = "whether ops may change their places where that lets more of the best trades fit, or stay as they are "
                 "given; own: of graphs of 401 to 3,000 ops, without copies",
+    }),
+    option_of<&ChunkOptions::chunks>({
+        .name = "chunks",
+        .least = 1,
+        .most = 64,
+        .help =
+            "into how many chunks a value is cut at most before it leaves for the host, each being copied and freed "
+            "on its own; only parts of up to 1,000 ops, and where whole values leave a gap of more than 0.1 %",
     }),
     option_of<&SnapshotOptions::effort>({
         .name = "effort",

@@ -37,6 +37,8 @@ class SnapshotPlans {
   SnapshotPlans(const PartTask&, std::uint32_t instant, std::int64_t effort);
 
   const OpModel& model() const { return model_; }
+  /// It takes more tries.
+  bool is_small() const { return model_.ops.size() <= 1000; }
   /// It plans in segments, too.
   bool is_middling() const { return model_.ops.size() <= 3000; }
 
@@ -99,7 +101,6 @@ class SnapshotPlans {
   void keep_pieces(KeptBytes&, Bytes kept, std::size_t bend, std::size_t group) const;
   void keep_piece(KeptBytes&, Bytes kept, const std::vector<std::uint32_t>& piece) const;
   void keep_worthiest(KeptBytes&, Bytes kept, std::size_t bend, std::size_t trades) const;
-  bool is_small() const { return model_.ops.size() <= 1000; }  // it takes more tries
   void find_levels();
   bool is_enough(Seconds found, Bytes budget) const;
 

@@ -39,7 +39,8 @@ const std::vector<std::string> offloading_specs{"offload_greedy",
                                                 "capuchin",
                                                 "capuchin(recompute=off)",
                                                 "offload_fractional",
-                                                "offload_exact(values=7)"};
+                                                "offload_exact(values=7)",
+                                                "snapshot(chunks=16)"};
 constexpr std::array link_bandwidths{unlimited_bandwidth, BytesPerSecond{16}, BytesPerSecond{4}, BytesPerSecond{0.5}};
 
 TEST_CASE("the memory that offload planners see is what a tape takes", "[offload]") {
