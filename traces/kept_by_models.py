@@ -107,6 +107,62 @@ def lora_of_llama(layers):
     return Adapted()
 
 
+class PackedProduct(torch.autograd.Function):
+    """As bitsandbytes' MatMul4Bit: what is kept is the packed weight, which is unpacked again in the backward."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.tensors = (None, weight)
+        return torch.nn.functional.linear(x, weight.clone())
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient @ ctx.tensors[1].clone(), None
+
+
+class PackedLinear(torch.nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.weight = torch.nn.Parameter(linear.weight.data, requires_grad=False)
+
+    def forward(self, x):
+        return PackedProduct.apply(x, self.weight)
+
+
+class AdaptedLinear(torch.nn.Module):
+    """The lines of peft's Linear4bit.forward without autocast."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.base = PackedLinear(layer.get_base_layer())
+        self.down, self.up, self.scaling = layer.lora_A["default"], layer.lora_B["default"], layer.scaling["default"]
+
+    def forward(self, x):
+        result = self.base(x).clone()
+        return result + (self.up(self.down(x.to(self.down.weight.dtype))) * self.scaling).to(result.dtype)
+
+
+def qlora_of_llama(layers):
+    """The same, of packed weights of all products in layers."""
+    adapted = lora_of_llama(layers)
+
+    class Packed(torch.nn.Module):
+        def to(self, dtype):
+            self.model = adapted.to(dtype)
+            for module in list(self.model.modules()):
+                for name, child in list(module.named_children()):
+                    if hasattr(child, "lora_A"):
+                        setattr(module, name, AdaptedLinear(child))
+                    elif name in ("gate_proj", "up_proj", "down_proj"):
+                        setattr(module, name, PackedLinear(child))
+            return self
+
+        def forward(self, **inputs):
+            return self.model(**inputs)
+
+    return Packed()
+
+
 def eager(config, **others):
     """Attention from kernels, with dropout of one tenth."""
     config._attn_implementation = "eager"
@@ -185,7 +241,8 @@ def print_moved(dtype):
 
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
-    for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, qwen3_experts, deepseek_v3, deepseek_v3_experts, lora_of_llama):
+    for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, qwen3_experts, deepseek_v3, deepseek_v3_experts, lora_of_llama,
+                  qlora_of_llama):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")

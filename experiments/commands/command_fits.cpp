@@ -41,15 +41,21 @@ void set_number(std::string& trace, std::string_view option, std::string_view na
   trace = with_number(trace, *number, understood_whole(option, word, number->range.least, number->range.most));
 }
 
-/// `full` or `lora(rank=8)`.
-std::string rank_of(const std::string& train) {
-  constexpr std::string_view before = "lora(rank=", behind = ")";
-  if (train == "full") return "";
-  if (train == "lora") return "16";
-  if (train.starts_with(before) && train.ends_with(behind)) {
-    return train.substr(before.size(), train.size() - before.size() - behind.size());
+/// Of `full`, `lora(rank=8)` and `qlora(rank=8)`.
+struct TrainedParts {
+  std::string rank;        ///< of adapters; empty: there are none
+  bool is_packed = false;  ///< what they leave frozen is in 4 bits a number
+};
+
+TrainedParts trained_parts(const std::string& train) {
+  if (train == "full") return {};
+  const bool is_packed = train.starts_with('q');
+  const std::string name = is_packed ? "qlora" : "lora", before = name + "(rank=";
+  if (train == name) return {"16", is_packed};
+  if (train.starts_with(before) && train.ends_with(')')) {
+    return {train.substr(before.size(), train.size() - before.size() - 1), is_packed};
   }
-  throw InputError(fmt::format("--train: expected full or lora(rank=16), found '{}'", train));
+  throw InputError(fmt::format("--train: expected full, lora(rank=16) or qlora(rank=16), found '{}'", train));
 }
 
 /// The type of numbers that a model by formula computes in, and what states then are.
@@ -88,7 +94,9 @@ AskedTraining training_of(const FitsArguments& arguments) {
   load_model(training.trace);  // a name that nothing has is refused as such
   set_number(training.trace, "--batch", "batch", arguments.batch);
   set_number(training.trace, "--sequence", "sequence", arguments.sequence);
-  set_number(training.trace, "--train", "lora", rank_of(arguments.train));
+  const TrainedParts trained = trained_parts(arguments.train);
+  set_number(training.trace, "--train", "lora", trained.rank);
+  if (trained.is_packed) training.trace = with_option(training.trace, "base", "nf4");
   set_precision(training, arguments.precision);
   if (training.optimizer == Optimizer::none) training.states = States::by_dtype;
   return training;
@@ -146,7 +154,8 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
       ->type_name("PLATFORM");
   command
       ->add_option("--train", arguments->train,
-                   "trained parts: full, or lora(rank=16) for adapters of attention's projections")
+                   "trained parts: full, lora(rank=16) for adapters of attention's projections, or qlora(rank=16) for "
+                   "adapters\nbeside weights of 4 bits a number")
       ->capture_default_str()
       ->type_name("WHAT");
   command->add_option("--batch", arguments->batch, "samples at a time on a device (default: the model's)")

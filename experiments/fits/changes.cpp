@@ -12,6 +12,7 @@
 #include "experiments/study/model.h"
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
+#include "sim/io/reference_options.h"
 
 namespace plimsoll {
 namespace {
@@ -138,6 +139,13 @@ class ChangeOptions {
                      adapter_rank),
          false},
         [number = *lora](Choices& c) { c.trace = with_number(c.trace, number, adapter_rank); });
+    add({fmt::format("train adapters of rank {} on weights of 4 bits (QLoRA)", adapter_rank),
+         "transformers: BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", "
+         "bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16), with peft's LoraConfig as for LoRA",
+         false},
+        [number = *lora](Choices& c) {
+          c.trace = with_option(with_number(c.trace, number, adapter_rank), "base", "nf4");
+        });
   }
 
   void shorten() {

@@ -159,6 +159,9 @@ TEST_CASE("adapters, precision and sizes are the model's options", "[fits][progr
   CHECK(full["parameters"] == 1'235'814'400);
   // 16 layers; queries and outputs of 2,048, keys and values of 512: rank times inputs and outputs, in fp32.
   CHECK(adapters["needs"]["at_peak"]["optimizer states"] == 2LL * 4 * 16 * 8 * (2 * 4096 + 2 * 2560));
+  const Found packed = fits_of("llama32_1b -p h200 --sequence 512 --train 'qlora(rank=8)'", 0);
+  CHECK(packed["training"]["trace"] == "llama32_1b:sequence=512,lora=8,base=nf4,dtype=bf16");
+  CHECK(packed["needs"]["at_peak"]["optimizer states"] == adapters["needs"]["at_peak"]["optimizer states"]);
   const Found mixed = fits_of("gpt2 -p h200 --precision amp --batch 2", 0);
   CHECK(mixed["training"]["trace"] == "gpt2:batch=2,dtype=amp");
 }
@@ -173,7 +176,9 @@ TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") 
   CHECK(complaint("llama3-8b -p h200").find("did you mean 'llama3_8b'?") != std::string::npos);
   CHECK(complaint("gpt2 -p 4090").find("did you mean 'rtx_4090_pcie4'?") != std::string::npos);
   CHECK(complaint("gpt2 -p h200 --train 'lora(rank=8)'") == "--train: 'gpt2' has no 'lora'\n");
-  CHECK(complaint("llama3_8b -p h200 --train qlora") == "--train: expected full or lora(rank=16), found 'qlora'\n");
+  CHECK(complaint("llama3_8b -p h200 --train qlor") ==
+        "--train: expected full, lora(rank=16) or qlora(rank=16), found 'qlor'\n");
+  CHECK(complaint("vit_base -p h200 --train qlora") == "--train: 'vit_base' has no 'lora'\n");
   CHECK(complaint("llama3_8b -p h200 --train 'lora(rank=0)'") ==
         "--train: expected a whole number from 1 to 65536, found '0'\n");
   CHECK(complaint("resnet50_b8_cpu -p h200 --batch 4") ==

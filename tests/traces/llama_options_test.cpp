@@ -71,6 +71,37 @@ TEST_CASE("a layer with adapters keeps the bytes that PyTorch keeps, and trains 
   CHECK(trained == 4LL * 2 * 4 * 4 * (64 + 64));  // fp32, layers, projections, rank
 }
 
+// The QLoRA paper's 4 bits and 0.127 a number: a byte for 64 numbers, 4 for 64 times 256. Of Llama-3 8B all products in
+// layers are packed, as transformers has them: 32 layers of 2 projections of 4,096 by 4,096, 2 of 4,096 by 1,024 and 3
+// of 4,096 by 14,336.
+TEST_CASE("frozen weights of a decoder take 4.127 bits a number, and the rest what it took", "[traces][llama]") {
+  const std::string model = "llama:sequence=8,lora=16";
+  constexpr std::int64_t packed = 32LL * 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336);
+  const std::int64_t frozen = parameter_bytes(formula_graph_of(model)),
+                     saved = frozen - parameter_bytes(formula_graph_of(model + ",base=nf4"));
+  CHECK(static_cast<double>(saved) == Approx(packed * (16 - 4 - 0.126953125) / 8));
+  // What a number too many for its block takes: 4,097 blocks in 17 groups.
+  const Graph odd =
+      formula_graph_of("llama:layers=1,width=64,heads=1,kv_heads=1,inner=4097,sequence=4,lora=1,base=nf4");
+  const auto gate = std::ranges::find(odd.tensors, "layer0.mlp.gate.weight", &Tensor::name);
+  CHECK(gate->bytes == Bytes{64 * 4097 / 2 + 4097 + 17 * 4});
+}
+
+// By the hooks, of adapters beside products that read packed weights as bitsandbytes' do (traces/kept_by_models.py).
+TEST_CASE("products of packed weights keep nothing but what adapters keep", "[traces][llama]") {
+  for (const auto& [dtype, kept] : {std::pair{"bf16", 199'168}, {"fp32", 244'224}}) {
+    const Graph graph = formula_graph_of(small_decoder("lora=4,base=nf4", dtype));
+    CHECK(kept_bytes(graph, "layer1.") == kept);
+    // Each of seven weights is unpacked there and back, with the largest of each block in fp32 beside.
+    const auto unpacks = [](const Op& op) {
+      return op.kind == "dequantize" && op.name.starts_with("layer1.mlp.gate") &&
+             op.workspace == Bytes{64 * 160 / 64 * 4};
+    };
+    CHECK(std::ranges::count(graph.ops, "dequantize", &Op::kind) == 2 * 2 * 7);
+    CHECK(std::ranges::count_if(graph.ops, unpacks) == 2);
+  }
+}
+
 TEST_CASE("a window leaves attention the pairs of queries and keys within it", "[traces][llama]") {
   const auto attention = [](const std::string& options) {
     return flops_of(formula_graph_of(small_decoder(options)), ".flash");
@@ -121,8 +152,8 @@ TEST_CASE("experts move the bytes beside products that PyTorch's ops move", "[tr
 }
 
 TEST_CASE("every op of a decoder with options has a loop that its shapes agree with", "[traces][llama]") {
-  for (const std::string& options : {std::string("window=8"), std::string("lora=4"), small_experts, small_latent,
-                                     small_experts + ",shared=1," + small_latent,
+  for (const std::string& options : {std::string("window=8"), std::string("lora=4"), std::string("lora=4,base=nf4"),
+                                     small_experts, small_latent, small_experts + ",shared=1," + small_latent,
                                      std::string("kv_rank=16,rope_size=4,head_size=12,value_size=10")}) {
     for (const char* dtype : {"bf16", "fp32"}) {
       const Graph graph = formula_graph_of(small_decoder(options, dtype));
@@ -145,5 +176,7 @@ TEST_CASE("wrong options of a decoder are refused", "[traces][llama]") {
         "llama: top_k: at most experts 4, found 5");
   CHECK(complaint_of([] { formula_graph_of("llama:lora=4,experts=4"); }) ==
         "llama: lora: not with experts, kv_rank or logits=end");
+  CHECK(complaint_of([] { formula_graph_of("llama:base=nf4"); }) ==
+        "llama: base=nf4: expected adapters (lora), since weights of 4 bits are not trained");
   CHECK(complaint_of([] { formula_graph_of("llama:expert=4"); }).find("did you mean 'experts'?") != std::string::npos);
 }

@@ -35,6 +35,12 @@ TensorId FormulaGraph::tensor(std::string name, TensorKind kind, Shape shape, st
   return id_at<TensorId>(graph_.tensors.size() - 1);
 }
 
+TensorId FormulaGraph::packed_parameter(std::string name, Shape shape, Bytes bytes, std::string numbers) {
+  const TensorId made = tensor(std::move(name), TensorKind::parameter, std::move(shape), 1, std::move(numbers));
+  graph_.tensors[made.index].bytes = bytes;
+  return made;
+}
+
 TensorId FormulaGraph::gradient(TensorId of) {
   const auto known = parameter_gradients_.find(of);
   if (known != parameter_gradients_.end()) return known->second;
@@ -58,6 +64,7 @@ void FormulaGraph::add(std::string name, const Kind& kind, Phase phase, Ids inpu
   op.kind = kind.kind;
   op.phase = phase;
   op.stage = stage_;
+  op.workspace = kind.workspace;
   op.flops = Flops{kind.flops};
   op.duration = *op.flops / rate_;
   Bytes moved;

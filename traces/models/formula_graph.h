@@ -29,6 +29,7 @@ class FormulaGraph {
     double flops = 0;
     std::string_view reduces = {};
     double moved = 0;  ///< bytes, where several kernels of one op move more than its inputs and outputs
+    Bytes workspace = {};
   };
 
   void note(std::string key, std::string text);
@@ -39,6 +40,8 @@ class FormulaGraph {
   TensorId parameter(std::string name, Shape shape) {
     return tensor(std::move(name), TensorKind::parameter, std::move(shape), element_);
   }
+  /// Of numbers that are packed into these bytes.
+  TensorId packed_parameter(std::string name, Shape shape, Bytes bytes, std::string numbers);
   /// A new one of a value, in its type; of a parameter the one to which all ops and micro-batches add.
   TensorId gradient(TensorId of);
 

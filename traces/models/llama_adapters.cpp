@@ -30,21 +30,14 @@ LlamaBlocks::Adapted LlamaBlocks::adapted(TensorId made, TensorId x, const std::
   const TensorId down = trained(".adapter.down.weight", down_shape), up = trained(".adapter.up.weight", up_shape);
   const TensorId few = made_value(name + ".adapter.down.out", {samples_, tokens_, of_.lora}, fp32()),
                  all = like(name + ".adapter.up.out", made, fp32()),
-                 scaled = like(name + ".adapter.mul.out", made, fp32()),
-                 sum = like(name + ".adapter.add.out", made, fp32());
+                 scaled = like(name + ".adapter.mul.out", made, fp32());
   const std::string same = out + " -> " + out;
   forward(name + ".adapter.down", {"linear", in + ", " + down_axes + " -> b s r", down_flops}, {wide.out, down}, {few});
   forward(name + ".adapter.up", {"linear", "b s r, " + up_axes + " -> " + out, up_flops}, {few, up}, {all});
   forward(name + ".adapter.mul", {"mul", same}, {all}, {scaled});
-  forward(name + ".adapter.add", {"add", out + ", " + same}, {made, scaled}, {sum});
-  const Made narrow = converted(sum, type_of(made), name + ".adapter.from", out);
-  return {narrow.out, [=, this](TensorId given) -> std::pair<TensorId, std::optional<TensorId>> {
-            const TensorId d = narrow.backward(given);
-            TensorId dmade = d;
-            if (type_of(made) != fp32()) {
-              dmade = gradient(made);
-              backward(name + ".adapter.add", "", {"to", same}, {d}, {dmade});
-            }
+  const AdapterSum whole = is_packed() ? added_narrow(made, scaled, name, out) : added_wide(made, scaled, name, out);
+  return {whole.out, [=, this](TensorId given) -> std::pair<TensorId, std::optional<TensorId>> {
+            const auto [dmade, d] = whole.backward(given);
             const TensorId dall = gradient(all), dfew = gradient(few), dwide = gradient(wide.out);
             backward(name + ".adapter.mul", "", {"mul", same}, {d}, {dall});
             backward(name + ".adapter.up", " (input)", {"linear", out + ", " + up_axes + " -> b s r", up_flops},
@@ -57,6 +50,32 @@ LlamaBlocks::Adapted LlamaBlocks::adapted(TensorId made, TensorId x, const std::
                      {wide.out, dfew}, {gradient(down)});
             return {dmade, wide.backward(dwide)};
           }};
+}
+
+LlamaBlocks::AdapterSum LlamaBlocks::added_wide(TensorId made, TensorId scaled, const std::string& name,
+                                                const std::string& axes) {
+  const std::string same = axes + " -> " + axes;
+  const TensorId sum = like(name + ".adapter.add.out", made, fp32());
+  forward(name + ".adapter.add", {"add", axes + ", " + same}, {made, scaled}, {sum});
+  const Made narrow = converted(sum, type_of(made), name + ".adapter.from", axes);
+  return {narrow.out, [=, this](TensorId given) {
+            const TensorId d = narrow.backward(given);
+            if (type_of(made) == fp32()) return std::pair{d, d};
+            const TensorId dmade = gradient(made);
+            backward(name + ".adapter.add", "", {"to", same}, {d}, {dmade});
+            return std::pair{dmade, d};
+          }};
+}
+
+LlamaBlocks::AdapterSum LlamaBlocks::added_narrow(TensorId made, TensorId scaled, const std::string& name,
+                                                  const std::string& axes) {
+  const std::string same = axes + " -> " + axes;
+  const TensorId copy = like(name + ".adapter.clone.out", made, type_of(made)),
+                 sum = like(name + ".adapter.add.out", made, type_of(made));
+  forward(name + ".adapter.clone", {"clone", same}, {made}, {copy});
+  const Made narrow = converted(scaled, type_of(made), name + ".adapter.from", axes);
+  forward(name + ".adapter.add", {"add", axes + ", " + same}, {copy, narrow.out}, {sum});
+  return {sum, [narrow](TensorId given) { return std::pair{given, narrow.backward(given)}; }};
 }
 
 }  // namespace plimsoll

@@ -56,6 +56,7 @@ class LlamaBlocks : protected EagerModules {
   /// joined, a sum.
   TensorId rotated(TensorId x, const std::string& name, std::string_view loop, double numbers);
   TensorId rotated_back(TensorId of, TensorId d, const std::string& name, std::string_view loop, double numbers);
+  Kind unpacking(TensorId weight, const std::string& loop) const;
   double bytes_of(double each) const { return numbers() * each * static_cast<double>(element_); }
 
   /// The gradients of a projection's weight and, added to that of other projections, of its input.
@@ -69,12 +70,27 @@ class LlamaBlocks : protected EagerModules {
                  const std::string& axes = "b s w");
 
   bool is_frozen() const { return of_.lora > 0; }
+  bool is_packed() const { return of_.base == 1; }
+  /// The weight of a product in a layer: packed in 4 bits a number where the model has it so (llama_packed.cpp).
+  TensorId layer_weight(const std::string& name, Shape shape);
+  /// What a product reads of it, there and back: the weight, or numbers that are unpacked each time for it alone.
+  TensorId read_weight(TensorId weight, const std::string& axes);
+  TensorId read_weight_back(TensorId weight, const std::string& axes);
   /// What a projection makes with what its adapter adds, if it has one. `backward` makes the gradient of what the
   /// projection made, and that part of its input's that the adapter makes.
   struct Adapted {
     TensorId out;
     std::function<std::pair<TensorId, std::optional<TensorId>>(TensorId)> backward;
   };
+  /// What a projection made and what its adapter adds; `backward` makes the gradients of both.
+  struct AdapterSum {
+    TensorId out;
+    std::function<std::pair<TensorId, TensorId>(TensorId)> backward;
+  };
+  /// In fp32, and then converted, as peft's Linear.
+  AdapterSum added_wide(TensorId made, TensorId scaled, const std::string& name, const std::string& axes);
+  /// To a copy of what was made, in its type, as peft's Linear4bit.
+  AdapterSum added_narrow(TensorId made, TensorId scaled, const std::string& name, const std::string& axes);
   /// Two products in fp32 on a copy of the input, as peft makes them of layers in bf16 (Hu et al., "LoRA", 2021).
   /// `input` and `output`: axes behind those of tokens.
   Adapted adapted(TensorId made, TensorId x, const std::string& name, const std::string& input,

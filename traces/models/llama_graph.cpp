@@ -106,13 +106,14 @@ TensorId LlamaBlocks::from_projection(const std::string& name, const std::string
   const TensorId dn = gradient(of.input);
   const std::string axes(of.input_axes), to_input = made + ", " + weight + " -> " + axes,
                                          to_weight = axes + ", " + made + " -> " + weight;
-  backward(name, " (input)", {"linear", to_input, flops}, {of.d, of.weight}, {dn});
+  const TensorId read = read_weight_back(of.weight, weight);
+  backward(name, " (input)", {"linear", to_input, flops}, {of.d, read}, {dn});
   if (!is_frozen()) backward(name, " (weight)", {"linear", to_weight, flops}, {of.input, of.d}, {gradient(of.weight)});
   return others ? added(*others, dn, name, " (sum)") : dn;
 }
 
 void LlamaBlocks::project(HeadPart& of, TensorId normed) {
-  Ids inputs{normed, of.weight};
+  Ids inputs{normed, read_weight(of.weight, "w " + of.axes)};
   std::string loop = "b s w!, w " + of.axes;
   if (of.bias) {
     inputs.push_back(*of.bias);
@@ -139,7 +140,7 @@ std::array<LlamaBlocks::HeadPart, 3> LlamaBlocks::head_parts(TensorId normed, co
     return first;
   };
   for (HeadPart& part : parts) {
-    part.weight = parameter(part.name + ".weight", shape_of({width_}, part));
+    part.weight = layer_weight(part.name + ".weight", shape_of({width_}, part));
     if (of_.bias == 1) part.bias = parameter(part.name + ".bias", part.heads);
     for (const std::int64_t extent : part.heads) part.numbers *= static_cast<double>(extent);
     part.flops = product(static_cast<double>(width_), part.numbers);
@@ -180,15 +181,17 @@ LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& na
   forward(name + ".flash",
           {"_scaled_dot_product_flash_attention", "b s~ a g e!, b t! a e, b t a e -> b s a g e, b a g s", 2 * half},
           {turned_q, turned_k, v.out}, {mixed, sums});
-  const TensorId out_weight = parameter(name + ".out.weight", {kv, shared_by, head_size_, width_});
+  const TensorId out_weight = layer_weight(name + ".out.weight", {kv, shared_by, head_size_, width_});
   const TensorId y = value(name + ".y", token_shape());
-  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", q.flops}, {mixed, out_weight}, {y});
+  const TensorId out_read = read_weight(out_weight, "a g e w");
+  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", q.flops}, {mixed, out_read}, {y});
   const Adapted own_y = adapted(y, mixed, name + ".out", "a g e", "w");
   return {own_y.out, [=, this](TensorId given) {
             const auto [d, dmixed_beside] = own_y.backward(given);
             const TensorId dmade = gradient(mixed), dturned_q = gradient(turned_q), dturned_k = gradient(turned_k),
                            dv = gradient(v.out);
-            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", q.flops}, {d, out_weight},
+            const TensorId out_again = read_weight_back(out_weight, "a g e w");
+            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", q.flops}, {d, out_again},
                      {dmade});
             if (!is_frozen()) {
               backward(name + ".out", " (weight)", {"linear", "b s a g e, b s w -> a g e w", q.flops}, {mixed, d},
@@ -213,20 +216,21 @@ LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& na
 LlamaBlocks::Block LlamaBlocks::gated_mlp(TensorId normed, const std::string& name, std::int64_t inner) {
   const Shape wide{samples_, tokens_, inner};
   const double flops = product(static_cast<double>(width_), static_cast<double>(inner));
-  const TensorId gate_weight = parameter(name + ".gate.weight", {width_, inner}),
-                 up_weight = parameter(name + ".up.weight", {width_, inner}),
-                 down_weight = parameter(name + ".down.weight", {inner, width_});
+  const TensorId gate_weight = layer_weight(name + ".gate.weight", {width_, inner}),
+                 up_weight = layer_weight(name + ".up.weight", {width_, inner}),
+                 down_weight = layer_weight(name + ".down.weight", {inner, width_});
   const TensorId gate = value(name + ".gate.out", wide), up = value(name + ".up.out", wide),
                  bent = value(name + ".silu.out", wide), gated = value(name + ".mul.out", wide);
-  forward(name + ".gate", {"linear", "b s w!, w f -> b s f", flops}, {normed, gate_weight}, {gate});
-  forward(name + ".up", {"linear", "b s w!, w f -> b s f", flops}, {normed, up_weight}, {up});
+  forward(name + ".gate", {"linear", "b s w!, w f -> b s f", flops}, {normed, read_weight(gate_weight, "w f")}, {gate});
+  forward(name + ".up", {"linear", "b s w!, w f -> b s f", flops}, {normed, read_weight(up_weight, "w f")}, {up});
   forward(name + ".silu", {"silu", "b s f -> b s f"}, {gate}, {bent});
   forward(name + ".mul", {"mul", "b s f, b s f -> b s f"}, {bent, up}, {gated});
   const TensorId y = value(name + ".y", token_shape());
-  forward(name + ".down", {"linear", "b s f, f w -> b s w", flops}, {gated, down_weight}, {y});
+  forward(name + ".down", {"linear", "b s f, f w -> b s w", flops}, {gated, read_weight(down_weight, "f w")}, {y});
   return {y, [=, this](TensorId d) {
             const TensorId dgated = gradient(gated), dbent = gradient(bent), dup = gradient(up), dgate = gradient(gate);
-            backward(name + ".down", " (input)", {"linear", "b s w, f w -> b s f", flops}, {d, down_weight}, {dgated});
+            const TensorId down_again = read_weight_back(down_weight, "f w");
+            backward(name + ".down", " (input)", {"linear", "b s w, f w -> b s f", flops}, {d, down_again}, {dgated});
             if (!is_frozen()) {
               backward(name + ".down", " (weight)", {"linear", "b s f, b s w -> f w", flops}, {gated, d},
                        {gradient(down_weight)});
@@ -325,6 +329,9 @@ Graph llama_graph(const LlamaGraph& sizes) {
   }
   if (sizes.lora > 0 && (sizes.experts > 0 || sizes.kv_rank > 0 || sizes.logits == 1)) {
     throw InputError("llama: lora: not with experts, kv_rank or logits=end");
+  }
+  if (sizes.base == 1 && sizes.lora == 0) {
+    throw InputError("llama: base=nf4: expected adapters (lora), since weights of 4 bits are not trained");
   }
   if (sizes.kv_rank > 0 && (sizes.bias == 1 || sizes.qk_norm == 1)) {
     throw InputError("llama: bias, qk_norm: not with kv_rank, whose attention has none");

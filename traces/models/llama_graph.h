@@ -15,6 +15,8 @@ struct LlamaGraph {
   std::uint32_t layers = 32, width = 4096, heads = 32, kv_heads = 8, inner = 14336, sequence = 4096, batch = 1,
                 vocabulary = 128256;
   std::uint32_t lora = 0;  ///< rank of fp32 adapters of attention's projections, which alone are trained; 0: all is
+  static constexpr std::array<std::string_view, 2> bases{"dtype", "nf4"};
+  std::uint32_t base = 0;  ///< what frozen weights of products in layers are, beside adapters: which of `bases`
   static constexpr std::array<std::string_view, 2> views{"graph", "chain"};
   std::uint32_t view = 0;    ///< which of `views`: operators, or their stages
   std::uint32_t window = 0;  ///< keys that a query sees, its own among them; 0: all before it
@@ -41,8 +43,9 @@ struct LlamaGraph {
 /// loss as one op each, whose `bytes_moved` are those of all its kernels. A norm keeps its input in fp32, a root a
 /// token and what it scales, an attention its inputs, its result and a number a query in fp32; the loss is computed on
 /// an fp32 copy of the logits. Stages are an embedding, an attention and an MLP a layer, and the head with the loss.
-/// Throws where heads do not divide the width and their size is not given, keys' heads do not divide the heads, a token
-/// has more experts than there are, or options do not go together.
+/// With base nf4 weights of products in layers take 4.127 bits a number and are unpacked for each product, as
+/// bitsandbytes does. Throws where heads do not divide the width and their size is not given, keys' heads do not divide
+/// the heads, a token has more experts than there are, or options do not go together.
 Graph llama_graph(const LlamaGraph&);
 
 }  // namespace plimsoll

@@ -109,6 +109,7 @@ std::vector<Generator> generators(Settings& s) {
             word_option("logits", l.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
             word_option("view", l.view, {LlamaGraph::views.begin(), LlamaGraph::views.end()}),
             unset_option("lora", l.lora, 1 << 16, "none"),
+            word_option("base", l.base, {LlamaGraph::bases.begin(), LlamaGraph::bases.end()}),
             unset_option("window", l.window, 1 << 20, "all"),
             unset_option("experts", l.experts, 1 << 16, "none"),
             whole_option("top_k", l.top_k, 1, 1 << 16),

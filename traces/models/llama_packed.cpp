@@ -1,0 +1,57 @@
+// Frozen weights of 4 bits a number.
+// Source: Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA", 2023, sections 2 and 3, as bitsandbytes has it
+// (functional.py: quantize_4bit, dequantize_4bit; autograd/_functions.py: MatMul4Bit).
+
+#include <string>
+#include <utility>
+
+#include "traces/models/llama_blocks.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t in_block = 64, blocks_in_group = 256;
+
+constexpr std::int64_t parts_of(std::int64_t all, std::int64_t each) {
+  return (all + each - 1) / each;
+}
+
+std::int64_t numbers_in(const std::vector<std::int64_t>& shape) {
+  std::int64_t numbers = 1;
+  for (const std::int64_t extent : shape) numbers *= extent;
+  return numbers;
+}
+
+}  // namespace
+
+// Two numbers a byte; the largest of each block in a byte, and of each group of blocks in fp32: 4.127 bits a number.
+TensorId LlamaBlocks::layer_weight(const std::string& name, Shape shape) {
+  if (!is_packed()) return parameter(name, std::move(shape));
+  const std::int64_t numbers = numbers_in(shape), blocks = parts_of(numbers, in_block);
+  const Bytes packed{parts_of(numbers, 2) + blocks + 4 * parts_of(blocks, blocks_in_group)};
+  return packed_parameter(name, std::move(shape), packed, "nf4");
+}
+
+// Beside its result the kernel has the largest of each block in fp32.
+LlamaBlocks::Kind LlamaBlocks::unpacking(TensorId weight, const std::string& loop) const {
+  const std::int64_t blocks = parts_of(numbers_in((*this)[weight].shape), in_block);
+  return {.kind = "dequantize", .loop = loop, .workspace = Bytes{4 * blocks}};
+}
+
+TensorId LlamaBlocks::read_weight(TensorId weight, const std::string& axes) {
+  if (!is_packed()) return weight;
+  const std::string name = (*this)[weight].name + ".unpacked";
+  const TensorId unpacked = value(name, (*this)[weight].shape);
+  forward(name, unpacking(weight, axes + " -> " + axes), {weight}, {unpacked});
+  return unpacked;
+}
+
+TensorId LlamaBlocks::read_weight_back(TensorId weight, const std::string& axes) {
+  if (!is_packed()) return weight;
+  const std::string name = (*this)[weight].name + ".unpacked";
+  const TensorId unpacked = tensor(name + " again", TensorKind::gradient, (*this)[weight].shape, element_);
+  backward(name, "", unpacking(weight, axes + " -> " + axes), {weight}, {unpacked});
+  return unpacked;
+}
+
+}  // namespace plimsoll
