@@ -155,7 +155,7 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
   command
       ->add_option("--train", arguments->train,
                    "trained parts: full, lora(rank=16) for adapters of attention's projections, or qlora(rank=16) for "
-                   "adapters\nbeside weights of 4 bits a number")
+                   "adapters\non weights of 4 bits a number")
       ->capture_default_str()
       ->type_name("WHAT");
   command->add_option("--batch", arguments->batch, "samples at a time on a device (default: the model's)")
