@@ -24,6 +24,19 @@ def version():
 storage_of = torch.Tensor.untyped_storage if hasattr(torch.Tensor, "untyped_storage") else torch.Tensor._storage
 
 
+def address_of(storage):
+    """A number that no other living storage has: the address of its memory or, where it has none (meta and fake tensors), of its record."""
+    return storage._cdata if storage.device.type == "meta" else storage.data_ptr()
+
+
+def fake_tensors():
+    """The mode that makes tensors without memory; in 2.x it takes others for their shapes, too."""
+    from torch._subclasses.fake_tensor import FakeTensorMode  # which costs a second in 2.x
+
+    takes_others = "allow_non_fake_inputs" in inspect.signature(FakeTensorMode.__init__).parameters
+    return FakeTensorMode(**({"allow_non_fake_inputs": True} if takes_others else {}))
+
+
 def bytes_view(storage, device):
     """The storage as a flat tensor of bytes, without a copy."""
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)

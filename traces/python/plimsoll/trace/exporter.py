@@ -89,6 +89,8 @@ def command_line():
     what.add_argument("--attention", choices=("explicit", "fused"), default="explicit", help="of gpt; fused needs torch 2")
     what.add_argument("--untied", action="store_true", help="gpt: an output matrix of its own instead of the embedding's")
     what.add_argument("--seed", type=int, default=0, metavar="N")
+    what.add_argument("--meta", action="store_true",
+                      help="with --graph: run the model on shapes, without its memory; the trace has flops and bytes of each operation, no times")
     how = parser.add_argument_group("how to measure")
     how.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     how.add_argument("--threads", type=positive, default=1, metavar="N",
@@ -117,6 +119,8 @@ def main(arguments):
             raise UsageError("--bytes-of measures no times; leave --optimizer out")
         if options.graph and options.compile:
             raise UsageError("--compile is for chains; leave --graph out")
+        if options.meta:
+            refuse_measuring(options)
         folder = os.path.dirname(os.path.abspath(options.output))
         if not os.path.isdir(folder):
             raise UsageError(f"--output {options.output}: no folder {folder}")
@@ -128,6 +132,15 @@ def main(arguments):
         print(f"export_pytorch.py: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def refuse_measuring(options):
+    """What asks for a measurement, or for the stages that one finds."""
+    if not options.graph:
+        raise UsageError("--meta writes operations: give --graph, too")
+    for name, is_given in (("--optimizer", options.optimizer), ("--stages", options.stages), ("--device cuda", options.device == "cuda")):
+        if is_given:
+            raise UsageError(f"--meta measures nothing on a device: leave {name} out")
 
 
 # --- the second start: allocator settings are read when a process begins ---------------------------------------------------
@@ -197,6 +210,8 @@ def export(options):
     from .models import chain_for, refuse_missing
 
     refuse_missing(options)
+    if options.meta:
+        return export_without_memory(options)
     torch.set_num_threads(options.threads)
     chain = chain_for(options)
     clock, counter = clock_for(options.device, options.threads), counter_for(options.device)
@@ -213,6 +228,24 @@ def export(options):
     with open(options.output, "w", encoding="utf-8") as file:
         file.write(json_text(trace))
     report_graph(trace, options, say) if options.graph else report_chain(trace, options, say)
+
+
+def export_without_memory(options):
+    """Fake tensors stand for those of the model from its making on."""
+    from plimsoll.torch.versions import autocast_for, fake_tensors
+
+    from .json_text import json_text
+    from .meta_trace import graph_without_times, whole_chain
+    from .models import subject_for
+
+    with fake_tensors():
+        chain = whole_chain(subject_for(options), autocast_for(options.device, options.amp))
+        trace = graph_without_times(chain)
+    trace["source"] = {"kind": "computed", "framework": "PyTorch", "versions": versions(), "dtype": options.amp or options.dtype,
+                       **when_and_how()} | trace["source"]
+    with open(options.output, "w", encoding="utf-8") as file:
+        file.write(json_text(trace))
+    print(f"{chain.name}: {len(trace['ops'])} operations on {len(trace['tensors'])} tensors, without times; wrote {options.output}", file=sys.stderr)
 
 
 def export_bytes(options, chain, counter, say):

@@ -10,7 +10,7 @@ import gc
 import statistics
 
 import torch
-from plimsoll.torch.versions import storage_of
+from plimsoll.torch.versions import address_of, storage_of
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -134,6 +134,19 @@ def is_detached_number(func, args):
     return operation_name(func) == "detach" and not isinstance(args[0], torch.Tensor)
 
 
+def is_question(func):
+    """Of a fake tensor's device: it computes nothing."""
+    return func._schema.name.startswith("prim::")
+
+
+def wanted_of(func, args, result):
+    """Of a backward's results those that it was asked for: fake tensors stand for the others, too."""
+    at = next((i for i, argument in enumerate(func._schema.arguments) if argument.name == "output_mask"), len(args))
+    if at >= len(args) or not isinstance(result, tuple):
+        return result
+    return tuple(each if is_wanted else None for each, is_wanted in zip(result, args[at]))
+
+
 def operation_times(recorder, reference, clock):
     clock.settle()
     refuse_other_operations(recorder, reference)
@@ -179,7 +192,7 @@ class Recorder(TorchDispatchMode):
     def add_tensor(self, tensor, kind, name, storage):
         self.tensors.append({"name": name, "kind": kind, "bytes": storage_of(tensor).nbytes(), "shape": list(tensor.shape),
                              "dtype": dtype_name(tensor), "storage": storage})
-        self.values[storage_of(tensor).data_ptr()] = (StorageWeakRef(storage_of(tensor)), len(self.tensors) - 1)
+        self.values[address_of(storage_of(tensor))] = (StorageWeakRef(storage_of(tensor)), len(self.tensors) - 1)
         if self.loops:
             self.loops.add_tensor(len(self.tensors) - 1, tensor)
         return len(self.tensors) - 1
@@ -190,7 +203,7 @@ class Recorder(TorchDispatchMode):
 
     def present_value(self, tensor):
         """Index of the tensor's present value; None for buffers and constants."""
-        entry = self.values.get(storage_of(tensor).data_ptr())
+        entry = self.values.get(address_of(storage_of(tensor)))
         return None if entry is None or entry[0].expired() else entry[1]
 
     def present_values(self, tensors):
@@ -203,6 +216,8 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if is_detached_number(func, args):
             return torch.tensor(args[0])
+        if is_question(func):
+            return func(*args, **kwargs)
         arguments = tensors_in(list(args) + list(kwargs.values()))
         inputs = [] if reads_only_the_shape(operation_name(func)) else self.present_values(arguments)
         written = written_arguments(func, args, kwargs)
@@ -228,7 +243,7 @@ class Recorder(TorchDispatchMode):
         begun = self.clock.mark() if self.clock else None
         result = func(*args, **kwargs)
         ended = self.clock.mark() if self.clock else None
-        return result, (begun, ended), self.counter.peak() - start if self.counter else 0
+        return wanted_of(func, args, result), (begun, ended), self.counter.peak() - start if self.counter else 0
 
     def add_operation(self, func, args, result, arguments, addresses, inputs, mutates, peak):
         name = operation_name(func)
@@ -237,7 +252,7 @@ class Recorder(TorchDispatchMode):
         kind = "activation" if self.phase == "forward" else "gradient"
         outputs, fresh_bytes, made = [], 0, []
         for tensor in tensors_in([result]):
-            address = storage_of(tensor).data_ptr()
+            address = address_of(storage_of(tensor))
             made.append(None)
             if storage_of(tensor).nbytes() == 0 or address in addresses:
                 continue

@@ -46,6 +46,17 @@ def refuse_missing(options):
 
 
 def chain_for(options):
+    subject = subject_for(options)
+    if not getattr(options, "graph", True):
+        refuse_kept_weights(subject.model)
+    precision = autocast_for(options.device, options.amp)
+    if subject.pairs is not None and options.stages is None and not options.compile:
+        return chain_of_modules(subject, precision)
+    return chain_of_cuts(subject, options.stages or (None if subject.pairs is not None else "auto"), precision, options.compile)
+
+
+def subject_for(options):
+    """On the device, in the precision, in training mode."""
     if options.model in IMAGE_MODELS:
         subject = image_subject(options)
     elif options.model == "gpt":
@@ -55,12 +66,7 @@ def chain_for(options):
     else:
         subject = user_subject(options)
     place(subject, options)
-    if not getattr(options, "graph", True):
-        refuse_kept_weights(subject.model)
-    precision = autocast_for(options.device, options.amp)
-    if subject.pairs is not None and options.stages is None and not options.compile:
-        return chain_of_modules(subject, precision)
-    return chain_of_cuts(subject, options.stages or (None if subject.pairs is not None else "auto"), precision, options.compile)
+    return subject
 
 
 def refuse_kept_weights(model):

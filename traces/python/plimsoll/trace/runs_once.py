@@ -8,7 +8,7 @@
 
 import torch
 from plimsoll.torch.again import random_state
-from plimsoll.torch.versions import draws_numbers, storage_of
+from plimsoll.torch.versions import address_of, draws_numbers, storage_of
 
 from .storages import tensors_in
 
@@ -21,7 +21,7 @@ class Watch:
     def __init__(self, chain):
         self.device = next((tensor.device for tensor in (*chain.parameters(), *tensors_in(chain.input))), torch.device("cpu"))
         names = chain.tensor_names()
-        self.names = {storage_of(buffer).data_ptr(): names[id(buffer)] for buffer in chain.buffers() if id(buffer) in names}
+        self.names = {address_of(storage_of(buffer)): names[id(buffer)] for buffer in chain.buffers() if id(buffer) in names}
         self.ops = []         # of each operation: (stage, names of what it touches from outside, whether it draws, whether nobody can put that back)
         self.changed = set()  # names
 
@@ -38,7 +38,7 @@ class Watch:
             self.ops.append((stage, {self.name(tensor) for tensor, _ in outside}, own or (state is not None and state != random_state(self.device)), own))
 
     def name(self, tensor):
-        return self.names.get(storage_of(tensor).data_ptr(), OUTSIDE)
+        return self.names.get(address_of(storage_of(tensor)), OUTSIDE)
 
     def mark(self, ops):
         """Writes it into the operations of another iteration, which are the same."""
@@ -55,6 +55,26 @@ class Watch:
                 op["recomputable"] = False
             if draws:
                 drawing.add(stage)
+
+
+class WatchOfShapes(Watch):
+    """Of tensors without numbers: what schemas say, beside statistics of batches, and each draw counts."""
+
+    def before(self, func, outside):
+        return func, outside
+
+    def behind(self, args, stage, before, written, is_view):
+        func, outside = before
+        written = {id(tensor) for tensor in [*written, *statistics_of(func, args)]}
+        self.changed |= {self.name(tensor) for tensor in outside if id(tensor) in written}
+        own = any(isinstance(arg, torch.Generator) for arg in args)
+        if not is_view:
+            self.ops.append((stage, {self.name(tensor) for tensor in outside}, own or draws_numbers(func), own))
+
+
+def statistics_of(func, args):
+    """Running means and variances that a norm in training writes, though its schema may not say so."""
+    return tensors_in(list(args[3:5])) if func._schema.name.endswith("batch_norm") and args[5] else []
 
 
 def same_bits(tensor, was):

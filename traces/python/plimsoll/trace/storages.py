@@ -2,7 +2,7 @@
 
 import torch
 from plimsoll.torch.outside import storages_seen_by_python
-from plimsoll.torch.versions import storage_of
+from plimsoll.torch.versions import address_of, storage_of
 
 
 def dtype_name(tensor):
@@ -31,7 +31,7 @@ def storage_bytes(tensors):
     for tensor in tensors:
         storage = storage_of(tensor)
         if storage.nbytes() > 0:
-            found[storage.data_ptr()] = storage.nbytes()
+            found[address_of(storage)] = storage.nbytes()
     return found
 
 

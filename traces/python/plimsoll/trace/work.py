@@ -9,7 +9,7 @@ tensors read and written, a tensor overwritten in place twice; a lookup reads on
 
 import math
 
-from plimsoll.torch.versions import storage_of
+from plimsoll.torch.versions import address_of, storage_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .executor import Probe
@@ -84,8 +84,8 @@ def is_view(func, inputs, outputs):
         return False
     if outputs and not any(storage_of(tensor).nbytes() for tensor in outputs):
         return any(of.alias_info is not None for of in func._schema.returns)
-    given = {storage_of(tensor).data_ptr() for tensor in inputs}
-    return bool(outputs) and all(storage_of(tensor).data_ptr() in given for tensor in outputs)
+    given = {address_of(storage_of(tensor)) for tensor in inputs}
+    return bool(outputs) and all(address_of(storage_of(tensor)) in given for tensor in outputs)
 
 
 def bytes_moved_by(func, name, inputs, outputs):
