@@ -44,6 +44,14 @@ def stage_names(text):
     return "auto" if text == "auto" else [part for part in text.split(",") if part]
 
 
+def layers(text):
+    """7 of 'layers=7'."""
+    name, _, number = text.partition("=")
+    if name != "layers":
+        raise argparse.ArgumentTypeError(f"expected layers=N, found '{text}'")
+    return positive(number)
+
+
 def shape(text):
     return [positive(part) for part in text.split(",")]
 
@@ -91,6 +99,8 @@ def command_line():
     what.add_argument("--seed", type=int, default=0, metavar="N")
     what.add_argument("--meta", action="store_true",
                       help="with --graph: run the model on shapes, without its memory; the trace has flops and bytes of each operation, no times")
+    what.add_argument("--repeat", type=layers, metavar="layers=N",
+                      help="with --graph: so many of the equal layers that stand in a row, of copies of the last")
     how = parser.add_argument_group("how to measure")
     how.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     how.add_argument("--threads", type=positive, default=1, metavar="N",
@@ -121,6 +131,10 @@ def main(arguments):
             raise UsageError("--compile is for chains; leave --graph out")
         if options.meta:
             refuse_measuring(options)
+        if options.repeat and not options.graph:
+            raise UsageError("--repeat is for operations: give --graph, too")
+        if options.repeat and options.optimizer:
+            raise UsageError("--repeat has no updates: leave --optimizer out")
         folder = os.path.dirname(os.path.abspath(options.output))
         if not os.path.isdir(folder):
             raise UsageError(f"--output {options.output}: no folder {folder}")
@@ -225,6 +239,7 @@ def export(options):
         trace = measure_chain(chain, clock, counter, options.repetitions, options.warm_up, say, not options.no_identity_check,
                               options.optimizer)
     trace["source"] = origin(options, clock, counter, load) | trace["source"]
+    trace = with_layers(trace, options)
     with open(options.output, "w", encoding="utf-8") as file:
         file.write(json_text(trace))
     report_graph(trace, options, say) if options.graph else report_chain(trace, options, say)
@@ -240,12 +255,17 @@ def export_without_memory(options):
 
     with fake_tensors():
         chain = whole_chain(subject_for(options), autocast_for(options.device, options.amp))
-        trace = graph_without_times(chain)
+        trace = with_layers(graph_without_times(chain), options)
     trace["source"] = {"kind": "computed", "framework": "PyTorch", "versions": versions(), "dtype": options.amp or options.dtype,
                        **when_and_how()} | trace["source"]
     with open(options.output, "w", encoding="utf-8") as file:
         file.write(json_text(trace))
     print(f"{chain.name}: {len(trace['ops'])} operations on {len(trace['tensors'])} tensors, without times; wrote {options.output}", file=sys.stderr)
+
+
+def with_layers(trace, options):
+    from .repeat_layers import repeated
+    return repeated(trace, options.repeat) if options.repeat else trace
 
 
 def export_bytes(options, chain, counter, say):
@@ -334,10 +354,9 @@ def device_names(device):
 
 
 def report_graph(trace, options, say):
-    source = trace["source"]
-    say(f"{len(trace['ops'])} operations on {len(trace['tensors'])} tensors, sum of their times "
-        f"{source['check']['sum_of_operation_times_s']:.4f} s, spread {source['spread']['whole_pass']:.1%}; "
-        f"wrote {options.output}")
+    spread = trace["source"].get("spread")
+    say(f"{len(trace['ops'])} operations on {len(trace['tensors'])} tensors, sum of their times {sum(op['time_s'] for op in trace['ops']):.4f} s"
+        f"{'' if spread is None else ', spread {:.1%}'.format(spread['whole_pass'])}; wrote {options.output}")
 
 
 def report_chain(trace, options, say):
