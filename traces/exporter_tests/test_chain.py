@@ -95,6 +95,22 @@ class ChainTrace(WithFolder):
         self.assertEqual({stage["name"]: stage.get("recomputable", True) for stage in trace["stages"]},
                          {"norm": True, "noise": True, "more": True, "moving": False, "loss": True})
 
+    def test_what_is_saved_where_something_older_lay_is_new(self):
+        """A tensor that goes while a stage runs, as garbage of Python does, gives its address to what the stage saves."""
+        from plimsoll.torch.versions import storage_of
+        from plimsoll.trace.chain import Chain, Stage
+        from plimsoll.trace.memory import SavedProbe  # needs torch
+
+        x, module, older = torch.randn(4, 8, requires_grad=True), torch.nn.Linear(8, 8), [torch.empty(4, 8) for _ in range(100)]
+        probe, addresses = SavedProbe(Chain("one", [Stage("one", module)], x)), {storage_of(each).data_ptr() for each in older}
+        probe.begin("forward", 0, x)
+        older.clear()
+        saved = torch.tanh(x)
+        self.assertIn(storage_of(saved).data_ptr(), addresses, "this allocator gives other addresses")
+        y = torch.sigmoid(saved * saved)
+        probe.end("forward", 0, y)
+        self.assertEqual(probe.stages[0]["inner"], 4 * 8 * 4)  # of the tanh; the product is not saved, and the sigmoid is the output
+
     def test_gradients_of_two_views_of_one_storage_add_up(self):
         """x (4, 8) -> linear -> two halves of a tanh, 64 bytes each -> their product."""
         trace = self.trace("halves", counter="malloc")

@@ -7,7 +7,7 @@ from plimsoll.torch.versions import storage_of
 
 from .executor import Facts, Probe
 from .saved_uses import shape_and_dtype, unseen_by_hooks, uses_of_saved
-from .storages import addresses_seen_by_python, distinct_tensors_in, dtype_name, storage_bytes, tensors_in
+from .storages import distinct_tensors_in, dtype_name, storage_bytes, storages_there, tensors_in
 
 
 class SavedProbe(Probe):
@@ -37,7 +37,7 @@ class SavedProbe(Probe):
         if stage == 0:
             self.add_boundary(inputs)
         self.inputs = storage_bytes(tensors_in(inputs))
-        self.before = addresses_seen_by_python()
+        self.before = storages_there()
         self.packed = []
         self.hooks = torch.autograd.graph.saved_tensors_hooks(self.pack, lambda tensor: tensor)
         self.hooks.__enter__()
@@ -53,14 +53,15 @@ class SavedProbe(Probe):
         if phase != "forward":
             return
         self.hooks = self.hooks.__exit__(None, None, None)
+        before = {address for address, there in self.before.items() if not there.expired()}
         views = [alias() for alias in self.packed if alias() is not None]
         views += [tensor for tensor in unseen_by_hooks(outputs, views) if tensor.device.type == self.device]
         saved = storage_bytes(views)
         uses = uses_of_saved(outputs, self.always)
         out = storage_bytes(tensors_in(outputs))
         self.add_boundary(outputs)
-        own = {a for a in out if a not in self.before}
-        inner = {a: n for a, n in saved.items() if a not in out and a not in self.before}
+        own = {a for a in out if a not in before}
+        inner = {a: n for a, n in saved.items() if a not in out and a not in before}
         self.stages.append({
             "inner": sum(inner.values()),
             "inner_storages": inner,
@@ -80,7 +81,7 @@ class SavedProbe(Probe):
             "keeps_input": any(a in saved for a in self.inputs),
             "keeps_output": any(a in saved for a in own),
             "elsewhere": sum(n for a, n in saved.items()
-                             if a in self.before and a not in self.inputs and a not in self.always),
+                             if a in before and a not in self.inputs and a not in self.always),
         })
 
     def add_boundary(self, value):

@@ -3,6 +3,7 @@
 import torch
 from plimsoll.torch.outside import storages_seen_by_python
 from plimsoll.torch.versions import address_of, storage_of
+from torch.multiprocessing.reductions import StorageWeakRef
 
 
 def dtype_name(tensor):
@@ -35,9 +36,9 @@ def storage_bytes(tensors):
     return found
 
 
-def addresses_seen_by_python():
-    """Addresses of every storage that some Python object reaches now."""
-    return set(storages_seen_by_python())
+def storages_there():
+    """{address: weak reference} of every storage that some Python object reaches now: whoever is freed gives its address to another."""
+    return {address: StorageWeakRef(storage) for address, storage in storages_seen_by_python().items()}
 
 
 def map_tensors(value, function, is_place=lambda item: isinstance(item, torch.Tensor)):
