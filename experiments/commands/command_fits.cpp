@@ -25,7 +25,7 @@ namespace {
 
 struct FitsArguments {
   std::string model, platform, train = "full", batch, sequence, optimizer = "adam", precision, memory,
-                               context = "450 MB", margin = "5 %";
+                               context = "450 MB", communicator = "688 MiB", margin = "5 %";
   bool no_changes = false, json = false;
 };
 
@@ -103,7 +103,9 @@ AskedTraining training_of(const FitsArguments& arguments) {
 }
 
 Reserves reserves_of(const FitsArguments& arguments, const Platform& platform) {
-  Reserves reserves{.context = size_of("--context", arguments.context), .margin = margin_of(arguments.margin)};
+  Reserves reserves{.context = size_of("--context", arguments.context),
+                    .margin = margin_of(arguments.margin),
+                    .communicator = size_of("--communicator", arguments.communicator)};
   if (!arguments.memory.empty()) {
     reserves.capacity = size_of("--memory", arguments.memory);
   } else if (const std::optional<Bytes> capacity = platform[platform.devices.front().memory].capacity) {
@@ -176,6 +178,11 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
   command
       ->add_option("--context", arguments->context,
                    "memory that CUDA's context and loaded kernels take outside PyTorch's allocator")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  command
+      ->add_option("--communicator", arguments->communicator,
+                   "memory that NCCL takes outside it on each of several devices that work together")
       ->capture_default_str()
       ->type_name("SIZE");
   command

@@ -41,6 +41,7 @@ AskedTraining training_of(const AskedTraining& asked, const Choices& choices) {
   AskedTraining made = asked;
   made.trace = choices.trace;
   made.micro_batches = choices.micro_batches;
+  made.devices = choices.devices;
   std::string passes;
   const auto add = [&](const std::string& pass) {
     if (!pass.empty()) passes += (passes.empty() ? "" : "|") + pass;
@@ -108,7 +109,8 @@ class ChangeOptions {
     add({"Adam's states in 8 bits", "Hugging Face: optim=\"adamw_bnb_8bit\"", false},
         [](Choices& c) { c.states = "adam8bit"; });
     add({"states and updates on the host",
-         "DeepSpeed: zero_optimization.stage = 2, zero_optimization.offload_optimizer.device = \"cpu\""},
+         "DeepSpeed: zero_optimization.stage = 2, zero_optimization.offload_optimizer.device = \"cpu\"; accelerate: "
+         "{distributed_type: DEEPSPEED, deepspeed_config: {zero_stage: 2, offload_optimizer_device: cpu}}"},
         [](Choices& c) { c.place = "zero_offload"; });
   }
 
@@ -121,8 +123,9 @@ class ChangeOptions {
     for (const std::int64_t size : sizes) {
       const auto parts = static_cast<std::uint32_t>(batch->value / size);
       add({fmt::format("{} {} at a time, gradients of {} added up", size, size == 1 ? "sample" : "samples", parts),
-           fmt::format("Hugging Face: per_device_train_batch_size={}, gradient_accumulation_steps={}", size,
-                       parts * asked_.micro_batches)},
+           fmt::format("Hugging Face: per_device_train_batch_size={0}, gradient_accumulation_steps={1}; accelerate: "
+                       "Accelerator(gradient_accumulation_steps={1})",
+                       size, parts * asked_.micro_batches)},
           [size, parts, number = *batch](Choices& c) {
             c.trace = with_number(c.trace, number, size);
             c.micro_batches *= parts;
@@ -164,8 +167,10 @@ class ChangeOptions {
     if (devices < 2) return;
     add({fmt::format("all {} devices share parameters, gradients and states", devices),
          fmt::format("Hugging Face: fsdp=\"full_shard\" by torchrun --nproc-per-node={}; torchtitan: "
-                     "parallelism.data_parallel_shard_degree = {}",
-                     devices, devices)},
+                     "parallelism.data_parallel_shard_degree = {}; accelerate: {{distributed_type: FSDP, "
+                     "num_processes: {}, fsdp_config: {{fsdp_version: 2, fsdp_reshard_after_forward: true, "
+                     "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}}}}",
+                     devices, devices, devices)},
         [devices](Choices& c) {
           c.replicas = fmt::format("zero3(ranks={})", devices);
           c.micro_batches *= devices;

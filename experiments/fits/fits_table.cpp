@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "experiments/fits/reserve_errors.h"
 #include "experiments/fits/training.h"
 #include "sim/io/quantity.h"
 
@@ -20,6 +22,12 @@ Bytes kept_back(const FitsAnswer& answer) {
   return answer.reserves.needed(answer.needs.reserved) - answer.reserves.context - answer.needs.reserved;
 }
 
+std::string errors_of(const std::optional<ReserveErrors>& errors) {
+  if (!errors) return "no step of such a model was measured";
+  return fmt::format("{} steps of {} measured {:+.1f} to {:+.1f} % beyond predictions", errors->steps, errors->models,
+                     100 * errors->least, 100 * errors->most);
+}
+
 std::string needs_table(const FitsAnswer& answer) {
   const TrainingNeeds& needs = answer.needs;
   std::string text;
@@ -29,12 +37,13 @@ std::string needs_table(const FitsAnswer& answer) {
                fmt::format("PyTorch's caching allocator, simulated; {} with expandable segments",
                            format_bytes(needs.expandable - needs.live)));
   text += line("CUDA context", answer.reserves.context, "reported, not simulated: --context");
-  text +=
-      line("kept back", kept_back(answer),
-           fmt::format("{:g} % of the reserved memory, since predictions err: --margin", 100 * answer.reserves.margin));
+  text += line("kept back", kept_back(answer),
+               fmt::format("{:g} % of the reserved memory: --margin; {}", 100 * answer.reserves.margin,
+                           errors_of(needs.errors)));
   text += line("needed", answer.reserves.needed(needs.reserved),
                fmt::format("of {} on {}", format_bytes(answer.reserves.capacity), answer.device));
   if (needs.host > Bytes{0}) text += line("host memory", needs.host);
+  text += line("a checkpoint", needs.checkpoint, "on a disk: trained parameters and states");
   return text + fmt::format("  {:<24}{:>12}\n", "time of an iteration", format_seconds(needs.time));
 }
 
@@ -63,41 +72,55 @@ std::string changes_table(const FitsAnswer& answer) {
   for (std::size_t k = 0; k < std::min(most_shown, answer.changes.size()); ++k) {
     const ChangedTraining& each = answer.changes[k];
     text += fmt::format("  {:>14}  {:>12}  {}{}\n", format_seconds(each.time_of_one()),
-                        format_bytes(answer.reserves.needed(each.needs.reserved)), what_of(each),
+                        format_bytes(answer.reserves.needed(each.needs.reserved, each.training.devices)), what_of(each),
                         each.is_same() ? "" : "  (*)");
     for (const TrainingChange& change : each.changes)
       text += fmt::format("  {:>14}  {:>12}    {}\n", "", "", change.framework);
-    text += fmt::format("  {:>14}  {:>12}    {}\n", "", "", command_of(each.training, answer.reserves.room()));
+    text += fmt::format("  {:>14}  {:>12}    {}\n", "", "",
+                        command_of(each.training, answer.reserves.room(each.training.devices)));
   }
   if (answer.changes.size() > most_shown)
     text += fmt::format("  and {} more: --json\n", answer.changes.size() - most_shown);
   const auto is_same = [](const ChangedTraining& each) { return each.is_same(); };
+  if (std::ranges::any_of(answer.changes, [](const ChangedTraining& each) { return each.training.devices > 1; }))
+    text +=
+        fmt::format("of several devices {} are NCCL's: --communicator\n", format_bytes(answer.reserves.communicator));
   if (!std::ranges::all_of(answer.changes, is_same)) text += "(*) other updates than those asked for\n";
   return text;
 }
 
-Json needs_json(const TrainingNeeds& needs, const Reserves& reserves) {
+Json reserve_errors_json(const std::optional<ReserveErrors>& errors) {
+  if (!errors) return {};
+  return {{"models", std::string(errors->models)},
+          {"steps", errors->steps},
+          {"least", errors->least},
+          {"most", errors->most}};
+}
+
+Json needs_json(const TrainingNeeds& needs, const Reserves& reserves, std::uint32_t devices) {
   Json parts = Json::object();
   for (const NeedPart& part : needs.parts) parts[part.name] = part.bytes.count;
   return {{"live_bytes", needs.live.count},
           {"at_peak", parts},
           {"peak", needs.moment},
           {"reserved_bytes", needs.reserved.count},
-          {"needed_bytes", reserves.needed(needs.reserved).count},
+          {"needed_bytes", reserves.needed(needs.reserved, devices).count},
           {"expandable_reserved_bytes", needs.expandable > Bytes{0} ? Json(needs.expandable.count) : Json()},
           {"host_bytes", needs.host.count},
+          {"checkpoint_bytes", needs.checkpoint.count},
+          {"reserve_errors", reserve_errors_json(needs.errors)},
           {"iteration_s", needs.time.value},
           {"devices", needs.devices}};
 }
 
-Json training_json(const AskedTraining& training, Bytes room) {
+Json training_json(const AskedTraining& training, const Reserves& reserves) {
   return {{"trace", training.trace},
           {"platform", training.platform},
           {"strategy", training.strategy},
           {"micro_batches", training.micro_batches},
           {"optimizer", std::string(written(training.optimizer))},
           {"states", std::string(written(training.states))},
-          {"command", command_of(training, room)}};
+          {"command", command_of(training, reserves.room(training.devices))}};
 }
 
 }  // namespace
@@ -115,8 +138,8 @@ Json fits_json(const FitsAnswer& answer, const std::string& made_by) {
       listed.push_back({{"what", change.what}, {"framework", change.framework}, {"same_updates", change.is_same}});
     }
     changes.push_back({{"changes", listed},
-                       {"training", training_json(each.training, answer.reserves.room())},
-                       {"needs", needs_json(each.needs, answer.reserves)},
+                       {"training", training_json(each.training, answer.reserves)},
+                       {"needs", needs_json(each.needs, answer.reserves, each.training.devices)},
                        {"samples", each.samples},
                        {"tokens", each.tokens}});
   }
@@ -124,12 +147,13 @@ Json fits_json(const FitsAnswer& answer, const std::string& made_by) {
           {"made_by", made_by},
           {"fits", answer.needs.fits},
           {"device", answer.device},
-          {"training", training_json(answer.training, answer.reserves.room())},
+          {"training", training_json(answer.training, answer.reserves)},
           {"parameters", answer.needs.parameters > 0 ? Json(answer.needs.parameters) : Json()},
           {"capacity_bytes", answer.reserves.capacity.count},
           {"context_bytes", answer.reserves.context.count},
           {"margin", answer.reserves.margin},
-          {"needs", needs_json(answer.needs, answer.reserves)},
+          {"communicator_bytes", answer.reserves.communicator.count},
+          {"needs", needs_json(answer.needs, answer.reserves, answer.training.devices)},
           {"changes", answer.has_changes && !answer.needs.fits ? changes : Json()}};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "experiments/study/memory_by_kind.h"
 #include "experiments/study/model.h"
@@ -78,6 +79,20 @@ std::int64_t parameters_of(const Graph& graph) {
   return numbers;
 }
 
+Bytes checkpoint_of(const Graph& graph) {
+  std::set<TensorId> trained;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.gradient_of) trained.insert(*tensor.gradient_of);
+  }
+  Bytes bytes;
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    const TensorKind kind = graph.tensors[t].kind;
+    const bool is_trained = kind == TensorKind::parameter && (trained.empty() || trained.contains(id_at<TensorId>(t)));
+    if (is_trained || kind == TensorKind::optimizer_state) bytes += graph.tensors[t].bytes;
+  }
+  return bytes;
+}
+
 Bytes most_reserved(const Answer& answer) {
   return std::ranges::max(answer.reserved, {}, &ReservedPeak::reserved).reserved;
 }
@@ -96,29 +111,34 @@ TrainingNeeds needs_within(const AskedTraining& training, Bytes memory, bool is_
   needs.fits = answer.feasible();
   needs.reason = answer.reason;
   needs.parameters = parameters_of(made.problem.graph);
+  needs.checkpoint = checkpoint_of(made.problem.graph);
+  needs.errors = reserve_errors(made.problem.graph);
   if (!answer.schedule) return needs;
   describe_peak(made.problem, answer, needs);
   needs.reserved = most_reserved(answer);
   if (is_plain) needs.expandable = reserved_by_expandable(question, made.problem, *answer.schedule);
   needs.host = host_peak(*answer.metrics);
   needs.time = answer.metrics->makespan;
-  needs.devices = static_cast<std::uint32_t>(devices_used(*answer.schedule));
+  // One device stands for those that share all.
+  needs.devices = std::max(training.devices, static_cast<std::uint32_t>(devices_used(*answer.schedule)));
   return needs;
 }
 
 }  // namespace
 
-Bytes Reserves::room() const {
-  const auto left = static_cast<double>(std::max(std::int64_t{0}, capacity.count - context.count));
+Bytes Reserves::room(std::uint32_t devices) const {
+  const Bytes beside = needed(Bytes{0}, devices);
+  const auto left = static_cast<double>(std::max(std::int64_t{0}, capacity.count - beside.count));
   return Bytes{static_cast<std::int64_t>(std::floor(left / (1 + margin)))};
 }
 
-Bytes Reserves::needed(Bytes reserved) const {
-  return context + Bytes{static_cast<std::int64_t>(std::ceil(static_cast<double>(reserved.count) * (1 + margin)))};
+Bytes Reserves::needed(Bytes reserved, std::uint32_t devices) const {
+  const Bytes beside = devices > 1 ? context + communicator : context;
+  return beside + Bytes{static_cast<std::int64_t>(std::ceil(static_cast<double>(reserved.count) * (1 + margin)))};
 }
 
 TrainingNeeds needs_within_room(const AskedTraining& training, const Reserves& reserves) {
-  return needs_within(training, reserves.room());
+  return needs_within(training, reserves.room(training.devices));
 }
 
 TrainingNeeds needs_of_planned(AskedTraining& training, const Reserves& reserves) {

@@ -5,20 +5,22 @@
 #include <string>
 #include <vector>
 
+#include "experiments/fits/reserve_errors.h"
 #include "experiments/fits/training.h"
 
 namespace plimsoll {
 
 /// Of a device, which frameworks cannot use.
 struct Reserves {
-  Bytes capacity;       ///< of the device
-  Bytes context;        ///< that CUDA's context and loaded kernels take, outside PyTorch's allocator
-  double margin = 0.0;  ///< share of what the allocator reserves that is kept back, since predictions err
+  Bytes capacity;           ///< of the device
+  Bytes context;            ///< that CUDA's context and loaded kernels take, outside PyTorch's allocator
+  double margin = 0.0;      ///< share of what the allocator reserves that is kept back, since predictions err
+  Bytes communicator = {};  ///< that NCCL takes where several devices work together, outside it, too
 
-  /// What the allocator may reserve.
-  Bytes room() const;
-  /// With context and margin.
-  Bytes needed(Bytes reserved) const;
+  /// What the allocator may reserve on each of so many devices that work together.
+  Bytes room(std::uint32_t devices = 1) const;
+  /// With context, communicator and margin.
+  Bytes needed(Bytes reserved, std::uint32_t devices = 1) const;
 };
 
 /// Bytes in memory at the peak, of one sort.
@@ -36,9 +38,11 @@ struct TrainingNeeds {
   Bytes live, reserved;         ///< reserved: by PyTorch's caching allocator
   Bytes expandable;             ///< reserved with segments that grow, where it is plain training
   Bytes host;                   ///< of the fullest host
-  Seconds time;                 ///< of an iteration
-  std::uint32_t devices = 1;    ///< that it uses
-  std::int64_t parameters = 0;  ///< numbers in them, of one device; 0: the trace has no shapes
+  Bytes checkpoint;             ///< on a disk: trained parameters, their second copies and states, of all devices
+  std::optional<ReserveErrors> errors;  ///< of predictions for such models; unset: none was measured
+  Seconds time;                         ///< of an iteration
+  std::uint32_t devices = 1;            ///< that it uses
+  std::int64_t parameters = 0;          ///< numbers in them, of one device; 0: the trace has no shapes
 };
 
 /// Of a training by its strategy within the room; with neither parts nor sizes where it has no plan there. Throws

@@ -26,6 +26,7 @@ struct AskedTraining {
   std::string trace, platform;
   std::string strategy = "store_all";
   std::uint32_t micro_batches = 1;
+  std::uint32_t devices = 1;  ///< that work together
   Optimizer optimizer = Optimizer::adam;
   States states = States::by_dtype;
   std::optional<Bytes> budget;  ///< of live bytes, for strategies that plan within one

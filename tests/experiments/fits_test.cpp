@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "experiments/fits/changes.h"
 #include "experiments/fits/needs.h"
@@ -40,6 +44,22 @@ AskedTraining training_of(const MeasuredStep& step) {
           .strategy = step.is_checkpointed ? "policy(rule=torchtitan.full)" : "store_all",
           .optimizer = step.optimizer,
           .states = States::as_parameters};
+}
+
+/// Of one line, where what is quoted may have commas.
+std::vector<std::string> csv_fields(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool is_quoted = false;
+  for (const char each : line) {
+    if (each == '"') {
+      is_quoted = !is_quoted;
+    } else if (each == ',' && !is_quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += each;
+    }
+  }
+  return fields;
 }
 
 Found fits_of(const std::string& words, int exit_code) {
@@ -111,6 +131,61 @@ TEST_CASE("what the context and the margin take is not for the allocator", "[fit
   CHECK(reserves.room() == Bytes{20 * gb});
   CHECK(reserves.needed(reserves.room()) == Bytes{24 * gb});
   CHECK(Reserves{.capacity = Bytes{1}, .context = Bytes{2}}.room() == Bytes{0});
+}
+
+TEST_CASE("a checkpoint has what is trained, its second copy and its states", "[fits][program]") {
+  constexpr std::int64_t parameters = 494'032'768;
+  const auto checkpoint = [](const std::string& words) {
+    return fits_of("qwen25_0_5b -p h200 --sequence 64 " + words, 0)["needs"]["checkpoint_bytes"].get<std::int64_t>();
+  };
+  CHECK(checkpoint("") == 3 * 2 * parameters);
+  CHECK(checkpoint("--precision mixed") == (2 + 4 + 2 * 4) * parameters);
+  CHECK(checkpoint("--optimizer sgd") == 2 * parameters);
+  // 24 layers; queries and outputs of 896, keys and values of 128: rank times inputs and outputs, in fp32.
+  CHECK(checkpoint("--train 'qlora(rank=8)'") == 3LL * 4 * 24 * 8 * (2 * 1792 + 2 * 1024));
+}
+
+// Of docs/truth.csv: what was measured beyond what was predicted, as it was when the file was made.
+TEST_CASE("the errors that fits states are those of the measured steps", "[fits]") {
+  std::map<std::string, std::vector<double>> errors;
+  std::ifstream table("docs/truth.csv");
+  for (std::string line; std::getline(table, line);) {
+    const std::vector<std::string> row = csv_fields(line);
+    if (row[0] != "h100_steps" || row[11].empty()) continue;
+    errors[row[1].find("ResNet") == std::string::npos ? "transformers" : "ResNet-50"].push_back(
+        std::stod(row[12]) / std::stod(row[11]) - 1);
+  }
+  for (const char* model : {"gpt2:layers=1", "llama32_1b:layers=1", "resnet18:batch=1"}) {
+    const std::optional<ReserveErrors> stated =
+        needs_of_plain({.trace = model, .platform = "h200"}, {.capacity = Bytes{140 * gb}}).errors;
+    REQUIRE(stated.has_value());
+    INFO(model);
+    const std::vector<double>& found = errors.at(std::string(stated->models));
+    CHECK(stated->steps == found.size());
+    CHECK(stated->least == Approx(std::ranges::min(found)).margin(0.0001));
+    CHECK(stated->most == Approx(std::ranges::max(found)).margin(0.0001));
+  }
+  CHECK(!reserve_errors(Graph{}).has_value());
+}
+
+TEST_CASE("several devices that work together have NCCL's memory, too", "[fits][program]") {
+  const Reserves reserves{.capacity = Bytes{24 * gb}, .context = Bytes{gb}, .communicator = Bytes{2 * gb}};
+  CHECK(reserves.room(8) == Bytes{21 * gb});
+  CHECK(reserves.needed(reserves.room(8), 8) == Bytes{24 * gb});
+  CHECK(reserves.room(1) == Bytes{23 * gb});
+  const std::string model = "llama32_1b -p h100_sxm_8 --sequence 512 --context 0B --margin '0 %' -m '8 GB' ";
+  const auto sharing = [&](const std::string& communicator) {
+    const Found found = fits_of(model + "--communicator " + communicator, 1);
+    for (const Found& each : found["changes"]) {
+      if (each["needs"]["devices"] == 8) return each;
+    }
+    return Found();
+  };
+  const Found with = sharing("688MiB"), without = sharing("0B");
+  REQUIRE((!with.is_null() && !without.is_null()));
+  CHECK(with["needs"]["needed_bytes"].get<std::int64_t>() - without["needs"]["needed_bytes"].get<std::int64_t>() ==
+        688LL * 1024 * 1024);
+  CHECK(sharing("7.9GB").is_null());
 }
 
 TEST_CASE("each proposed change fits in the time that simulate says", "[fits][program][eleventh-5]") {
