@@ -70,6 +70,18 @@ def qwen3(layers):
     return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**DECODER, num_hidden_layers=layers, head_dim=16))
 
 
+def gemma(layers):
+    return transformers.GemmaForCausalLM(transformers.GemmaConfig(
+        **{**DECODER, "tie_word_embeddings": True}, num_hidden_layers=layers, head_dim=16, hidden_act="gelu_pytorch_tanh"))
+
+
+def gemma3(layers):
+    """With full attention in each layer."""
+    return transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(
+        **{**DECODER, "tie_word_embeddings": True}, num_hidden_layers=layers, head_dim=16,
+        layer_types=["full_attention"] * layers))
+
+
 def qwen3_experts(layers):
     return transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(
         **DECODER, num_hidden_layers=layers, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48,
@@ -241,7 +253,7 @@ def print_moved(dtype):
 
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
-    for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, qwen3_experts, deepseek_v3, deepseek_v3_experts, lora_of_llama,
+    for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, gemma, gemma3, qwen3_experts, deepseek_v3, deepseek_v3_experts, lora_of_llama,
                   qlora_of_llama):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))

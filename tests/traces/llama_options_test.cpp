@@ -153,6 +153,7 @@ TEST_CASE("experts move the bytes beside products that PyTorch's ops move", "[tr
 
 TEST_CASE("every op of a decoder with options has a loop that its shapes agree with", "[traces][llama]") {
   for (const std::string& options : {std::string("window=8"), std::string("lora=4"), std::string("lora=4,base=nf4"),
+                                     std::string("norm=gemma,act=gelu,post_norms=yes,qk_norm=yes,tied=yes"),
                                      small_experts, small_latent, small_experts + ",shared=1," + small_latent,
                                      std::string("kv_rank=16,rope_size=4,head_size=12,value_size=10")}) {
     for (const char* dtype : {"bf16", "fp32"}) {

@@ -69,6 +69,8 @@ TEST_CASE("configuration files of transformers give the models of their names", 
   for (const auto& [name, options] : {std::pair{"bert_large", ",dropout=yes"},
                                       {"deepseek_v2_lite", ""},
                                       {"deepseek_v3", ""},
+                                      {"gemma_7b", ""},
+                                      {"gemma3_1b", ""},
                                       {"gpt2_medium", ",dropout=yes"},
                                       {"llama32_1b", ""},
                                       {"mistral_nemo_12b", ""},
@@ -100,11 +102,43 @@ TEST_CASE("layers of Qwen 2 and Qwen 3 keep the bytes that PyTorch keeps", "[tra
   }
 }
 
+// By the same hooks: Gemma, and Gemma 3 with full attention in each layer.
+TEST_CASE("layers of Gemma keep the bytes that PyTorch keeps", "[traces][named]") {
+  const std::string small =
+      "llama:layers=2,width=64,heads=8,kv_heads=8,inner=160,sequence=32,batch=2,vocabulary=96,"
+      "head_size=16,norm=gemma,act=gelu,tied=yes,";
+  for (const auto& [options, bf16, fp32] :
+       {std::tuple{"", 232'448, 396'288}, {"qk_norm=yes,post_norms=yes,", 434'304, 598'144}}) {
+    INFO(options);
+    CHECK(kept_bytes(formula_graph_of(small + options + "dtype=bf16"), "layer1.") == bf16);
+    CHECK(kept_bytes(formula_graph_of(small + options + "dtype=fp32"), "layer1.") == fp32);
+  }
+}
+
+TEST_CASE("a layer in six of Gemma 3 sees all keys", "[traces][named]") {
+  const Graph graph = formula_graph_of("gemma3_1b:layers=7,sequence=1024");
+  const auto work = [&](int layer) {
+    const std::string name = "layer" + std::to_string(layer) + ".attention.flash";
+    return std::ranges::find(graph.ops, name, &Op::name)->flops->count;
+  };
+  const double all = 1024.0 * 1024 / 2, within = 1024.0 * 512 - 512.0 * 512 / 2;
+  for (const int layer : {0, 4, 6}) CHECK(work(layer) * all == work(5) * within);
+}
+
 TEST_CASE("the window of a configuration file is the model's", "[traces][named]") {
   const std::string sizes = sizes_of_hf_config(R"({"model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 64,
     "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96, "sliding_window": 4096})",
                                                "config.json");
   CHECK(sizes == "llama:layers=2,width=64,heads=8,inner=160,kv_heads=8,vocabulary=96,tied=no,window=4096");
+}
+
+TEST_CASE("files of Gemma say nothing of what is Gemma's default", "[traces][named]") {
+  const std::string sizes = sizes_of_hf_config(R"({"model_type": "gemma3_text", "num_hidden_layers": 6,
+    "hidden_size": 64, "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96, "sliding_window": 16})",
+                                               "config.json");
+  CHECK(sizes ==
+        "llama:layers=6,width=64,heads=8,inner=160,kv_heads=8,vocabulary=96,tied=yes,head_size=256,norm=gemma,act=gelu,"
+        "post_norms=yes,window=16,full_every=6,qk_norm=yes");
 }
 
 TEST_CASE("each parameter of Qwen 2 and Qwen 3 has a gradient", "[traces][named]") {
@@ -117,10 +151,9 @@ TEST_CASE("each parameter of Qwen 2 and Qwen 3 has a gradient", "[traces][named]
 }
 
 TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
-  CHECK(
-      complaint_about(R"({"model_type": "lama"})") ==
-      "config.json:1:16: model_type: no formula for 'lama': expected llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, "
-      "deepseek_v2, deepseek_v3, gpt2, opt, bert or vit; did you mean 'llama'?");
+  CHECK(complaint_about(R"({"model_type": "lama"})") ==
+        "config.json:1:16: model_type: no formula for 'lama': expected llama, gemma, gemma2, gemma3_text, mistral, "
+        "mixtral, qwen2, qwen3, qwen3_moe, deepseek_v2, deepseek_v3, gpt2, opt, bert or vit; did you mean 'llama'?");
   CHECK(complaint_about("{}").find("missing key 'model_type'") != std::string::npos);
   const std::string llama = R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
  "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96)";
@@ -131,6 +164,17 @@ TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
   CHECK(complaint_about(R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 96})") ==
         "config.json:1:1: missing key 'num_attention_heads'\nconfig.json:1:1: missing key 'intermediate_size'\n"
         "config.json:1:1: missing key 'num_local_experts'\nconfig.json:1:1: missing key 'num_experts_per_tok'");
+  CHECK(
+      complaint_about(R"({"model_type": "t5"})") ==
+      "config.json:1:16: model_type: no formula for 't5': none has a decoder that attends to an encoder, and biases of "
+      "relative positions");
+  const std::string gemma = R"({"model_type": "gemma2", "num_hidden_layers": 3, "hidden_size": 64,
+ "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96)";
+  CHECK(complaint_about(gemma + R"(, "attn_logit_softcapping": 50.0})") ==
+        "config.json:2:98: attn_logit_softcapping: expected null, found 50.0: no formula has another cap of scores");
+  CHECK(complaint_about(gemma + R"(, "layer_types": ["sliding_attention", "full_attention", "full_attention"]})") ==
+        "config.json:2:87: layer_types: layer 2: expected sliding_attention: each 2th alone is full_attention");
+  CHECK(complaint_of([] { load_trace("llama:full_every=2"); }) == "llama: full_every: expected a window");
   CHECK(complaint_of([] { load_trace("hf:"); }) ==
         "hf:: expected a configuration file of transformers: hf:config.json");
   CHECK(complaint_of([] { load_trace("hf:no_such_file.json"); }).find("no_such_file.json") != std::string::npos);

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -79,6 +81,28 @@ class ConfigFile {
     complain(key,
              fmt::format("expected {}, found {}: no formula has another {}", fmt::join(texts, " or "), text(key), of));
   }
+  /// Of a list of two words: how many there are from one `last` to the next, the first of which begin with `first`; 0:
+  /// `first` alone. Complains where the words do not repeat so.
+  std::int64_t repeated(const std::string& key, std::string_view first, std::string_view last) {
+    const std::string found = text(key);
+    std::vector<bool> is_last;
+    for (std::size_t at = found.find('"'); at != std::string::npos; at = found.find('"', at + 1)) {
+      const std::size_t end = found.find('"', at + 1);
+      const std::string_view word = std::string_view(found).substr(at + 1, end - at - 1);
+      if (word != first && word != last) complain(key, fmt::format("expected {} or {}, found {}", first, last, word));
+      is_last.push_back(word == last);
+      at = end;
+    }
+    const std::size_t each = static_cast<std::size_t>(std::ranges::find(is_last, true) - is_last.begin()) + 1;
+    if (each > is_last.size()) return 0;
+    for (std::size_t layer = 0; layer < is_last.size(); ++layer) {
+      if (is_last[layer] == ((layer + 1) % each == 0)) continue;
+      complain(key, fmt::format("layer {}: expected {}: each {}th alone is {}", layer, is_last[layer] ? first : last,
+                                each, last));
+      break;
+    }
+    return static_cast<std::int64_t>(each);
+  }
   /// How many classes the model tells apart; transformers writes those of two nowhere.
   std::uint32_t labels() const { return labels_; }
   void complain(std::string_view key, const std::string& what) { document_.complain(key, what); }
@@ -108,8 +132,8 @@ class Sizes {
 };
 
 /// What decoders like Llama's have in common.
-Sizes decoder(ConfigFile& file) {
-  file.only("hidden_act", {"silu"}, "activation");
+Sizes decoder(ConfigFile& file, const std::vector<std::string>& activations = {"silu"}, bool is_tied = false) {
+  file.only("hidden_act", activations, "activation");
   file.only("attention_bias", {"false"}, "bias");
   file.only("mlp_bias", {"false"}, "bias");
   Sizes sizes("llama");
@@ -117,13 +141,45 @@ Sizes decoder(ConfigFile& file) {
   const std::int64_t heads = file.whole("num_attention_heads");
   sizes.with("heads", heads).with("inner", file.whole("intermediate_size"));
   if (!file.has("kv_lora_rank")) sizes.with("kv_heads", file.whole("num_key_value_heads", heads));
-  return sizes.with("vocabulary", file.whole("vocab_size")).with("tied", file.is("tie_word_embeddings", false));
+  return sizes.with("vocabulary", file.whole("vocab_size")).with("tied", file.is("tie_word_embeddings", is_tied));
 }
 
 Sizes llama(ConfigFile& file) {
   Sizes sizes = decoder(file);
   if (file.has("head_dim")) sizes.with("head_size", file.whole("head_dim"));
   return sizes;
+}
+
+/// GELU by its error function keeps and moves what that by tanh does; Gemma's first files name it.
+Sizes gemma_decoder(ConfigFile& file) {
+  const std::vector<std::string> gelus{"gelu_pytorch_tanh", "gelu"};
+  Sizes sizes = decoder(file, gelus, true);
+  file.only("hidden_activation", gelus, "activation");
+  file.only("use_bidirectional_attention", {"false"}, "direction");
+  return sizes.with("head_size", file.whole("head_dim", 256)).with("norm", "gemma").with("act", "gelu");
+}
+
+/// Without caps of scores and logits, which Gemma 2 has unless its file says otherwise. In layers' types those with a
+/// window come first, so that the first without one says how many there are to each; `pattern` where a file says
+/// nothing.
+Sizes later_gemma(ConfigFile& file, std::int64_t pattern) {
+  file.only("attn_logit_softcapping", {"null"}, "cap of scores");
+  file.only("final_logit_softcapping", {"null"}, "cap of logits");
+  Sizes sizes = gemma_decoder(file).with("post_norms", true);
+  const std::int64_t full = file.has("layer_types")
+                                ? file.repeated("layer_types", "sliding_attention", "full_attention")
+                                : file.whole("sliding_window_pattern", pattern);
+  if (full != 1) sizes.with("window", file.whole("sliding_window", 4096));
+  if (full > 1) sizes.with("full_every", full);
+  return sizes;
+}
+
+Sizes gemma2(ConfigFile& file) {
+  return later_gemma(file, 2);
+}
+
+Sizes gemma3_text(ConfigFile& file) {
+  return later_gemma(file, 6).with("qk_norm", true);
 }
 
 Sizes mistral(ConfigFile& file) {
@@ -242,6 +298,9 @@ struct ModelType {
   Sizes (*sizes)(ConfigFile&);
 };
 constexpr ModelType model_types[] = {{"llama", llama},
+                                     {"gemma", gemma_decoder},
+                                     {"gemma2", gemma2},
+                                     {"gemma3_text", gemma3_text},
                                      {"mistral", mistral},
                                      {"mixtral", mixtral},
                                      {"qwen2", qwen2},
@@ -253,6 +312,16 @@ constexpr ModelType model_types[] = {{"llama", llama},
                                      {"opt", opt},
                                      {"bert", bert},
                                      {"vit", vit}};
+
+/// Types of models that people have, and what no formula has of them.
+struct WithoutFormula {
+  std::string_view type, what;
+};
+constexpr WithoutFormula without_formula[] = {
+    {"gemma3", "an encoder of pictures; its text_config alone has one, as gemma3_text"},
+    {"phi3", "queries, keys and values as views of one product"},
+    {"t5", "a decoder that attends to an encoder, and biases of relative positions"},
+    {"whisper", "convolutions before an encoder, and a decoder that attends to it"}};
 
 }  // namespace
 
@@ -269,6 +338,9 @@ std::string sizes_of_hf_config(std::string text, std::string file_name) {
   }
   if (type.empty()) {
     file.complain("", "missing key 'model_type': a configuration of transformers has it");
+  } else if (const auto* missing = std::ranges::find(without_formula, std::string_view(type), &WithoutFormula::type);
+             missing != std::end(without_formula)) {
+    file.complain("model_type", fmt::format("no formula for '{}': none has {}", type, missing->what));
   } else {
     file.complain("model_type", fmt::format("no formula for '{}': expected {}{}", type, alternatives(known),
                                             suggestion(type, std::span<const std::string_view>(known))));

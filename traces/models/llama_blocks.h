@@ -40,6 +40,7 @@ class LlamaBlocks : protected EagerModules {
 
   struct Norm {
     TensorId x, scale, wide, roots, normed, out;
+    TensorId factor;  ///< of the normed values: the scale, or one more than it
     std::string name;
     std::int64_t width = 0;
     std::string rows;  ///< axes before the last
@@ -69,6 +70,7 @@ class LlamaBlocks : protected EagerModules {
   TensorId added(TensorId one, TensorId other, const std::string& of, const std::string& part,
                  const std::string& axes = "b s w");
 
+  bool is_gemma() const { return of_.norm == 1; }
   bool is_frozen() const { return of_.lora > 0; }
   bool is_packed() const { return of_.base == 1; }
   /// The weight of a product in a layer: packed in 4 bits a number where the model has it so (llama_packed.cpp).
@@ -153,6 +155,7 @@ class LlamaBlocks : protected EagerModules {
 
   const LlamaGraph& of_;
   std::int64_t samples_, tokens_, width_, head_size_;
+  std::uint32_t window_ = 0;  ///< of the layer that is made
 };
 
 }  // namespace plimsoll

@@ -16,7 +16,7 @@ namespace plimsoll {
 
 double LlamaBlocks::pairs() const {
   const auto all = static_cast<double>(tokens_);
-  const double seen = of_.window == 0 ? all : std::min(all, static_cast<double>(of_.window));
+  const double seen = window_ == 0 ? all : std::min(all, static_cast<double>(window_));
   return static_cast<double>(samples_) * (all * seen - seen * seen / 2);
 }
 
@@ -32,7 +32,7 @@ LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::in
             .scale = parameter(name + ".scale", {width}),
             .wide = x,
             .roots = tensor(name + ".roots", TensorKind::activation, by_row, 4, "fp32"),
-            .normed = value(name + ".normed", shape),
+            .normed = is_gemma() ? made_value(name + ".normed", shape, fp32()) : value(name + ".normed", shape),
             .out = value(name + ".out", shape),
             .name = name,
             .width = width,
@@ -41,7 +41,7 @@ LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::in
             .numbers = all};
   const double element = static_cast<double>(element_);
   // The square, its mean, the quotient; the product with the scale; both conversions.
-  const double moved = all * (8 + 4 + 8 + 2 * element + (is_narrow() ? 12 : 0));
+  const double moved = all * (8 + 4 + 8 + (is_gemma() ? 8 : 2 * element) + (is_narrow() ? 12 : 0));
   Ids outputs{made.normed, made.out, made.roots};
   const std::string row = fmt::format("{} {}", rows, axis), read = is_whole ? row + "!" : rows + " -";
   std::string loop = fmt::format("{}, {} -> {}, {}, {}", read, axis, row, row, rows);
@@ -49,6 +49,12 @@ LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::in
     made.wide = tensor(name + ".wide", TensorKind::activation, shape, 4, "fp32");
     outputs.push_back(made.wide);
     loop += ", " + row;
+  }
+  made.factor = made.scale;
+  if (is_gemma()) {
+    made.factor = made_value(name + ".factor", {width}, fp32());
+    outputs.push_back(made.factor);
+    loop += fmt::format(", {}", axis);
   }
   forward(name, {.kind = "rms_norm", .loop = loop, .moved = moved}, {x, made.scale}, std::move(outputs));
   return made;
@@ -59,7 +65,7 @@ TensorId LlamaBlocks::norm_backward(const Norm& of, TensorId d, std::optional<Te
   const TensorId dx = gradient(is_part ? of.normed : of.x);
   const std::string row = fmt::format("{} {}", of.rows, of.axis);
   const std::string wide_row = is_narrow() || !is_part ? row : of.rows + " -";
-  Ids inputs{d, of.wide, of.roots, of.scale}, outputs{dx};
+  Ids inputs{d, of.wide, of.roots, of.factor}, outputs{dx};
   std::string loop = fmt::format("{}!, {}, {}, {}", row, wide_row, of.rows, of.axis);
   if (!is_frozen()) {
     inputs.push_back(of.normed);
@@ -76,7 +82,8 @@ TensorId LlamaBlocks::norm_backward(const Norm& of, TensorId d, std::optional<Te
   // their sum; the mean handed out; power, double and product of the square; the sum of both ways, and of the way past
   // the block; both conversions.
   const double in_fp32 = 20 + 4 + 4 + 28 + 12, of_scale = is_frozen() ? 2 : 6;
-  const double moved = of.numbers * (of_scale * element + in_fp32 + (past ? 3 * element : 0) + (is_narrow() ? 12 : 0));
+  const double moved = of.numbers * (of_scale * (is_gemma() ? 4 : element) + in_fp32 + (past ? 3 * element : 0) +
+                                     (is_narrow() ? 12 : 0));
   backward(of.name, "", {.kind = "rms_norm", .loop = loop, .moved = moved}, std::move(inputs), std::move(outputs));
   return dx;
 }
@@ -220,10 +227,11 @@ LlamaBlocks::Block LlamaBlocks::gated_mlp(TensorId normed, const std::string& na
                  up_weight = layer_weight(name + ".up.weight", {width_, inner}),
                  down_weight = layer_weight(name + ".down.weight", {inner, width_});
   const TensorId gate = value(name + ".gate.out", wide), up = value(name + ".up.out", wide),
-                 bent = value(name + ".silu.out", wide), gated = value(name + ".mul.out", wide);
+                 bent = value(name + ".act.out", wide), gated = value(name + ".mul.out", wide);
   forward(name + ".gate", {"linear", "b s w!, w f -> b s f", flops}, {normed, read_weight(gate_weight, "w f")}, {gate});
   forward(name + ".up", {"linear", "b s w!, w f -> b s f", flops}, {normed, read_weight(up_weight, "w f")}, {up});
-  forward(name + ".silu", {"silu", "b s f -> b s f"}, {gate}, {bent});
+  const std::string_view act = LlamaGraph::acts.at(of_.act);
+  forward(name + ".act", {act, "b s f -> b s f"}, {gate}, {bent});
   forward(name + ".mul", {"mul", "b s f, b s f -> b s f"}, {bent, up}, {gated});
   const TensorId y = value(name + ".y", token_shape());
   forward(name + ".down", {"linear", "b s f, f w -> b s w", flops}, {gated, read_weight(down_weight, "f w")}, {y});
@@ -235,10 +243,10 @@ LlamaBlocks::Block LlamaBlocks::gated_mlp(TensorId normed, const std::string& na
               backward(name + ".down", " (weight)", {"linear", "b s f, b s w -> f w", flops}, {gated, d},
                        {gradient(down_weight)});
             }
-            backward(name + ".mul", " (silu)", {"mul", "b s f, b s f -> b s f"}, {dgated, up}, {dbent});
+            backward(name + ".mul", " (act)", {"mul", "b s f, b s f -> b s f"}, {dgated, up}, {dbent});
             backward(name + ".mul", " (up)", {"mul", "b s f, b s f -> b s f"}, {dgated, bent}, {dup});
             TensorId dn = from_projection(name + ".up", "b s f", "w f", {dup, up_weight, normed}, flops, {});
-            backward(name + ".silu", "", {"silu", "b s f, b s f -> b s f"}, {dbent, gate}, {dgate});
+            backward(name + ".act", "", {act, "b s f, b s f -> b s f"}, {dbent, gate}, {dgate});
             dn = from_projection(name + ".gate", "b s f", "w f", {dgate, gate_weight, normed}, flops, dn);
             return dn;
           }};
@@ -255,7 +263,9 @@ class LlamaBuilder : private LlamaBlocks {
   Graph run() {
     TensorId x = embedding();
     for (std::uint32_t layer = 0; layer < of_.layers; ++layer) {
-      const bool is_dense = of_.experts == 0 || layer < of_.dense_layers;
+      const bool is_dense =
+          of_.experts == 0 || layer<of_.dense_layers, is_full = of_.full_every> 0 && (layer + 1) % of_.full_every == 0;
+      window_ = is_full ? 0 : of_.window;
       x = block(x, fmt::format("layer{}.attention", layer), [&](TensorId normed, const std::string& name) {
         return of_.kv_rank > 0 ? latent_attention(normed, name) : attention(normed, name);
       });
@@ -273,9 +283,14 @@ class LlamaBuilder : private LlamaBlocks {
   TensorId block(TensorId x, const std::string& name, const Make& make) {
     const Norm normed = norm(x, name + ".norm", width_);
     const Block made = make(normed.out, name);
+    std::optional<Norm> behind;
+    if (of_.post_norms == 1) behind = norm(made.y, name + ".post_norm", width_);
     const TensorId out = value(name + ".add.out", token_shape());
-    forward(name + ".add", {"add", "b s w, b s w -> b s w"}, {x, made.y}, {out});
-    end_stage([=, this](TensorId d) { return norm_backward(normed, made.backward(d), d); });
+    forward(name + ".add", {"add", "b s w, b s w -> b s w"}, {x, behind ? behind->out : made.y}, {out});
+    end_stage([=, this](TensorId d) {
+      const TensorId dy = behind ? norm_backward(*behind, d, std::nullopt) : d;
+      return norm_backward(normed, made.backward(dy), d);
+    });
     return out;
   }
 
@@ -286,11 +301,24 @@ class LlamaBuilder : private LlamaBlocks {
     table_ = parameter("embedding.table", {of_.vocabulary, width_});
     const TensorId found = value("embedding.out", token_shape());
     forward("embedding", {"embedding", "b s, v w -> b s w"}, {tokens, table_}, {found});
+    const Made scaled = is_gemma() ? scaled_embedding(found) : Made{found, [](TensorId d) { return d; }};
     end_stage([=, this](TensorId d) {
-      if (!is_frozen()) token_table_backward("embedding", tokens, d, table_, is_tied());
-      return d;
+      const TensorId dfound = scaled.backward(d);
+      if (!is_frozen()) token_table_backward("embedding", tokens, dfound, table_, is_tied());
+      return dfound;
     });
-    return found;
+    return scaled.out;
+  }
+
+  /// By the root of the width.
+  Made scaled_embedding(TensorId found) {
+    const TensorId scaled = value("embedding.mul.out", token_shape());
+    forward("embedding.mul", {"mul", "b s w -> b s w"}, {found}, {scaled});
+    return {scaled, [=, this](TensorId d) {
+              const TensorId dfound = gradient(found);
+              backward("embedding.mul", "", {"mul", "b s w -> b s w"}, {d}, {dfound});
+              return dfound;
+            }};
   }
 
   TensorId head(TensorId x) {
@@ -336,6 +364,8 @@ Graph llama_graph(const LlamaGraph& sizes) {
   if (sizes.kv_rank > 0 && (sizes.bias == 1 || sizes.qk_norm == 1)) {
     throw InputError("llama: bias, qk_norm: not with kv_rank, whose attention has none");
   }
+  if (sizes.kv_rank > 0 && sizes.norm == 1) throw InputError("llama: norm=gemma: not with kv_rank");
+  if (sizes.full_every > 0 && sizes.window == 0) throw InputError("llama: full_every: expected a window");
   return LlamaBuilder(sizes).run();
 }
 

@@ -18,8 +18,14 @@ struct LlamaGraph {
   static constexpr std::array<std::string_view, 2> bases{"dtype", "nf4"};
   std::uint32_t base = 0;  ///< what frozen weights of products in layers are, beside adapters: which of `bases`
   static constexpr std::array<std::string_view, 2> views{"graph", "chain"};
-  std::uint32_t view = 0;    ///< which of `views`: operators, or their stages
-  std::uint32_t window = 0;  ///< keys that a query sees, its own among them; 0: all before it
+  std::uint32_t view = 0;        ///< which of `views`: operators, or their stages
+  std::uint32_t window = 0;      ///< keys that a query sees, its own among them; 0: all before it
+  std::uint32_t full_every = 0;  ///< the last of each so many layers has no window; 0: no layer
+  // What Gemma does otherwise: norms in fp32 to the end, whose scale is counted from one, and a scaled embedding; GELU
+  // by tanh; norms behind blocks, too.
+  static constexpr std::array<std::string_view, 2> norms{"llama", "gemma"}, acts{"silu", "gelu"};
+  std::uint32_t norm = 0, act = 0;  ///< which of `norms`, of `acts`
+  std::uint32_t post_norms = 0;     ///< which of EagerModules::no_or_yes
   // Mixture of experts behind `dense_layers` layers with an MLP: none without experts.
   std::uint32_t experts = 0, top_k = 2, expert_inner = 0, shared = 0, dense_layers = 0;
   static constexpr std::array<std::string_view, 2> routers{"softmax", "sigmoid"};

@@ -14,6 +14,18 @@ constexpr NamedModel models[] = {
      "llama:layers=61,width=7168,heads=128,inner=18432,vocabulary=129280,kv_rank=512,q_rank=1536,head_size=128,"
      "rope_size=64,value_size=128,experts=256,top_k=8,expert_inner=2048,shared=1,dense_layers=3,router=sigmoid",
      671'026'404'352, "deepseek-ai/DeepSeek-V3"},
+    {"gemma_2b",
+     "llama:layers=18,width=2048,heads=8,kv_heads=1,inner=16384,vocabulary=256000,head_size=256,norm=gemma,act=gelu,"
+     "tied=yes",
+     2'506'172'416, "google/gemma-2b"},
+    {"gemma_7b",
+     "llama:layers=28,width=3072,heads=16,kv_heads=16,inner=24576,vocabulary=256000,head_size=256,norm=gemma,act=gelu,"
+     "tied=yes",
+     8'537'680'896, "google/gemma-7b"},
+    {"gemma3_1b",
+     "llama:layers=26,width=1152,heads=4,kv_heads=1,inner=6912,vocabulary=262144,head_size=256,norm=gemma,act=gelu,"
+     "qk_norm=yes,post_norms=yes,window=512,full_every=6,tied=yes",
+     999'885'952, "google/gemma-3-1b-pt"},
     {"gpt2_large", "gpt2:layers=36,width=1280,heads=20", 774'030'080, "openai-community/gpt2-large"},
     {"gpt2_medium", "gpt2:layers=24,width=1024,heads=16", 354'823'168, "openai-community/gpt2-medium"},
     {"gpt2_xl", "gpt2:layers=48,width=1600,heads=25", 1'557'611'200, "openai-community/gpt2-xl"},
