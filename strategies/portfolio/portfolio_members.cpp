@@ -17,9 +17,11 @@ std::vector<std::vector<Pass>> compositions() {
   const Pass rotor = pass_of(rotor_strategy), rockmate = pass_of(rockmate_strategy),
              recompute = pass_of(greedy_recompute_strategy), offload = pass_of(offload_greedy_strategy),
              chunks = pass_of(offload_fractional_strategy), updates = pass_of(zero_offload_strategy),
-             parameters = pass_of(offmate_strategy), chen = pass_of(chen_sqrt_strategy);
-  return {{rotor, offload}, {rotor, chunks},      {rockmate, offload}, {recompute, offload}, {offload, updates},
-          {rotor, updates}, {recompute, updates}, {chen, parameters},  {rotor, parameters},  {recompute, parameters}};
+             parameters = pass_of(offmate_strategy), chen = pass_of(chen_sqrt_strategy),
+             snapshot = pass_of(snapshot_strategy);
+  return {{rotor, offload},    {rotor, chunks},     {rockmate, offload},    {recompute, offload},
+          {snapshot, offload}, {offload, updates},  {rotor, updates},       {recompute, updates},
+          {chen, parameters},  {rotor, parameters}, {recompute, parameters}};
 }
 
 std::string names_of(std::span<const Pass> passes) {

@@ -175,10 +175,9 @@ std::optional<SnapshotCopies::Placed> SnapshotCopies::fastest(Bytes budget, std:
 }
 
 std::optional<PlannedTape> SnapshotCopies::within(Bytes budget) const {
-  constexpr double enough = 0.001;  // as for `portfolio`, which asks nobody else then
   std::optional<Placed> best = fastest(budget, 1, std::nullopt);
   for (std::uint32_t chunks = 2; chunks <= chunks_ && plans_.is_small(); chunks *= 2) {
-    if (best && best->makespan <= (1 + enough) * bound(budget)) break;
+    if (best && best->makespan <= 1.001 * bound(budget)) break;  // near enough, as for `portfolio`
     best = fastest(budget, chunks, std::move(best));
   }
   std::optional<PlannedTape> plan = best ? planned_moves(task_, best->model, best->moves) : std::nullopt;
@@ -448,8 +447,8 @@ constexpr auto snapshot_options = options_of<SnapshotOptions>(
         .least = 1,
         .most = 64,
         .help =
-            "into how many chunks a value is cut at most before it leaves for the host, each being copied and freed "
-            "on its own; only parts of up to 1,000 ops, and where whole values leave a gap of more than 0.1 %",
+            "how many chunks of a value may leave for the host one by one; in parts of up to 1,000 ops, where whole "
+            "values leave a gap of more than 0.1 %",
     }),
     option_of<&SnapshotOptions::effort>({
         .name = "effort",

@@ -37,8 +37,7 @@ class SnapshotPlans {
   SnapshotPlans(const PartTask&, std::uint32_t instant, std::int64_t effort);
 
   const OpModel& model() const { return model_; }
-  /// It takes more tries.
-  bool is_small() const { return model_.ops.size() <= 1000; }
+  bool is_small() const { return model_.ops.size() <= 1000; }  ///< it takes more tries
   /// It plans in segments, too.
   bool is_middling() const { return model_.ops.size() <= 3000; }
 
