@@ -46,25 +46,28 @@ bool saves_for_backward(const Schedule& schedule, const Step& step, const Op& op
   });
 }
 
-PartsOfOps::PartsOfOps(const Problem& problem) : problem_(problem) {
+PartsOfOps::PartsOfOps(const Problem& problem)
+    : problem_(problem), known_(problem.graph.ops.size()), exchanges_(problem.graph.ops.size()) {
   if (problem.of_ops && problem.index) find_stages();
 }
 
 const OpParts& PartsOfOps::of(OpId id, std::uint32_t implementation, DeviceId on) {
-  const auto [found, is_new] = known_.try_emplace({id, implementation, on});
-  if (!is_new) return found->second;
+  std::optional<Known>& known = known_[id.index];
+  if (known && known->implementation == implementation && known->on == on) return known->parts;
   const Device& device = problem_.platform[on];
   const auto stage = stages_.find(id);
-  if (stage != stages_.end()) return found->second = of_stage(stage->second, device);
   const Op& op = problem_.graph[id];
   const Alternative* alternative = implementation > 0 ? &op.alternatives[implementation - 1] : nullptr;
-  return found->second = parts_of(problem_.graph, op, alternative, device);
+  known = {
+      implementation, on,
+      stage != stages_.end() ? of_stage(stage->second, device) : parts_of(problem_.graph, op, alternative, device)};
+  return known->parts;
 }
 
 const std::vector<ExchangeShare>& PartsOfOps::exchanges(OpId id) {
-  const auto [found, is_new] = exchanges_.try_emplace(id);
-  if (is_new) found->second = exchanges_within(problem_.graph[id]);
-  return found->second;
+  std::optional<std::vector<ExchangeShare>>& known = exchanges_[id.index];
+  if (!known) known = exchanges_within(problem_.graph[id]);
+  return *known;
 }
 
 OpParts PartsOfOps::of_stage(const OfStage& stage, const Device& device) const {

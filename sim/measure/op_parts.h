@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "sim/model/problem.h"
@@ -24,6 +23,7 @@ class PartsOfOps {
  public:
   explicit PartsOfOps(const Problem&);
 
+  /// Until the op is asked for again.
   const OpParts& of(OpId, std::uint32_t implementation, DeviceId);
 
   /// What it exchanges with other ranks within its time, by axis.
@@ -41,8 +41,14 @@ class PartsOfOps {
 
   const Problem& problem_;
   std::map<OpId, OfStage> stages_;
-  std::map<std::tuple<OpId, std::uint32_t, DeviceId>, OpParts> known_;
-  std::map<OpId, std::vector<ExchangeShare>> exchanges_;
+  /// As the op was last asked for.
+  struct Known {
+    std::uint32_t implementation = 0;
+    DeviceId on;
+    OpParts parts;
+  };
+  std::vector<std::optional<Known>> known_;                           // by op
+  std::vector<std::optional<std::vector<ExchangeShare>>> exchanges_;  // by op
 };
 
 /// Whether a step of the op keeps what only its backward needs.

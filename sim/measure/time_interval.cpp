@@ -49,17 +49,10 @@ class SharesOfSorts {
         of_op_(graph.ops.size()) {}
 
   void add(OpId id, Seconds time) {
-    std::optional<SpreadOfSort>& found = of_op_[id.index];
-    if (!found) found = spread_of_op(graph_, graph_[id], device_, efficiency_);
-    if (!found->spread) {
-      why_not_ = "the efficiencies '" + efficiency_->name + "' state no spread of '" + found->sort + "'";
-      return;
-    }
-    TimeShare& share = shares_[found->sort];
-    share.sort = found->sort;
-    share.low = found->spread->low;
-    share.high = found->spread->high;
-    share.time += time;
+    TimeShare*& share = of_op_[id.index];
+    if (share == nullptr) share = share_of(spread_of_op(graph_, graph_[id], device_, efficiency_));
+    if (share == nullptr) return;
+    share->time += time;
     whole_ += time;
   }
 
@@ -77,10 +70,19 @@ class SharesOfSorts {
   }
 
  private:
+  /// Null, and why there is no interval, where the sort has no spread.
+  TimeShare* share_of(const SpreadOfSort& of) {
+    if (!of.spread) {
+      why_not_ = "the efficiencies '" + efficiency_->name + "' state no spread of '" + of.sort + "'";
+      return nullptr;
+    }
+    return &shares_.try_emplace(of.sort, TimeShare{of.sort, Seconds{0}, of.spread->low, of.spread->high}).first->second;
+  }
+
   const Graph& graph_;
   const Device& device_;
   const Efficiency* efficiency_;
-  std::vector<std::optional<SpreadOfSort>> of_op_;
+  std::vector<TimeShare*> of_op_;
   std::map<std::string, TimeShare> shares_;
   Seconds whole_;
   std::string why_not_;

@@ -29,6 +29,9 @@ struct Span {
   std::uint32_t number = 0;
 };
 
+/// Numbers of some, ascending.
+using SpanNumbers = std::vector<std::uint32_t>;
+
 /// Seconds by part of one device. The bubbles are apart.
 struct OfDevice {
   std::array<double, Names<TimePartKind>::all.size()> part{};
@@ -179,9 +182,10 @@ class Parting {
       changes.push_back({spans[k].start, true, static_cast<std::uint32_t>(k)});
       changes.push_back({spans[k].finish, false, static_cast<std::uint32_t>(k)});
     }
-    std::ranges::sort(changes, {}, [](const Change& c) { return std::tuple(c.date, c.begins, c.span); });
+    const auto key = [](const Change& c) { return std::tuple(c.date, c.begins, c.span); };
+    if (!std::ranges::is_sorted(changes, {}, key)) std::ranges::sort(changes, {}, key);  // one stream's are
     OfDevice made;
-    std::array<std::set<std::uint32_t>, causes> now;  // spans by cause, those that began first
+    std::array<SpanNumbers, causes> now;  // by cause
     std::vector<double> computed(spans.size(), 0);
     double date = 0;
     const auto pass = [&](double until) {
@@ -190,11 +194,12 @@ class Parting {
     };
     for (const Change& change : changes) {
       pass(change.date);
-      std::set<std::uint32_t>& of_cause = now[static_cast<std::size_t>(spans[change.span].cause)];
+      SpanNumbers& of_cause = now[static_cast<std::size_t>(spans[change.span].cause)];
+      const auto at = std::ranges::lower_bound(of_cause, change.span);
       if (change.begins) {
-        of_cause.insert(change.span);
+        of_cause.insert(at, change.span);
       } else {
-        of_cause.erase(change.span);
+        of_cause.erase(at);
       }
     }
     pass(timeline_.makespan.value);
@@ -204,9 +209,8 @@ class Parting {
     return made;
   }
 
-  void attribute(std::uint32_t device, double from, double until,
-                 const std::array<std::set<std::uint32_t>, causes>& now, std::vector<double>& computed,
-                 OfDevice& made) const {
+  void attribute(std::uint32_t device, double from, double until, const std::array<SpanNumbers, causes>& now,
+                 std::vector<double>& computed, OfDevice& made) const {
     const auto first = std::ranges::find_if(now, [](const auto& spans) { return !spans.empty(); });
     const auto cause = static_cast<TimeCause>(first - now.begin());
     using enum TimePartKind;
