@@ -27,6 +27,9 @@ class SnapshotFront {
   const std::vector<SnapshotBend>& bends() const { return bends_; }
   /// Infinite: no schedule fits.
   Seconds bound(Bytes budget) const;
+  /// The least of one micro-batch: what all its ops take once, and what their second runs add; infinite: none fits.
+  Seconds once() const { return Seconds{work_}; }
+  Seconds again(Bytes budget) const { return Seconds{extra(budget - bytes_.front())}; }
   /// What the instant's op must have in memory; that and the least that must be kept beside it.
   Bytes at_instant() const { return bytes_.front(); }
   Bytes least() const { return bytes_.front() + points_.front().kept; }

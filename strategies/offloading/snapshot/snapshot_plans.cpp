@@ -11,6 +11,7 @@
 #include "sim/bound/snapshot_cut.h"
 #include "sim/bound/trade_pieces.h"
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
 #include "sim/measure/lower_bounds.h"
 #include "strategies/api/front.h"
 #include "strategies/models/chain_pass.h"
@@ -176,6 +177,7 @@ Again SnapshotPlans::again_within(Bytes kept, std::size_t group) const {
   const std::vector<SnapshotBend>& bends = front_.bends();
   const auto above = std::ranges::upper_bound(bends, kept, {}, &SnapshotBend::kept);
   const std::size_t bend = above == bends.begin() ? 0 : static_cast<std::size_t>(above - bends.begin()) - 1;
+  if (reaches(Seconds{bends[bend].seconds}, front_.again(beside_ + kept))) return bends[bend].again;
   KeptBytes least(model_, instant_);
   least.set_all(bends[bend].again);
   KeptBytes best = least;
@@ -274,7 +276,10 @@ std::optional<SequencedTape> SnapshotPlans::within(Bytes budget) {
     Seconds most{std::numeric_limits<double>::infinity()};
     if (is_middling() && !is_small()) most = most_before_shortening * plain_.makespan;
     if (best) most = 1.03 * best->makespan;
-    std::optional<SequencedTape> plan = fits ? std::optional(shortened(memory, budget)) : fitting(*made, budget, most);
+    const bool is_best = fits && reaches(memory.seconds(), front_.once() + front_.again(budget));
+    std::optional<SequencedTape> plan = is_best ? std::optional(plan_of(*made))
+                                        : fits  ? std::optional(shortened(memory, budget))
+                                                : fitting(*made, budget, most);
     if (!plan && is_middling() && !is_small()) break;  // as what follows will, too
     if (!plan) continue;
     const bool is_better = !best || plan->makespan < best->makespan;
