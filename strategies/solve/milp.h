@@ -1,47 +1,16 @@
 #pragma once
 // Linear programs with or without whole-number variables, solved by COIN-OR's CBC and CLP.
 
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "sim/bound/linear_program.h"
 #include "sim/core/units.h"
 
 namespace plimsoll {
-
-inline constexpr double unbounded = std::numeric_limits<double>::infinity();
-
-/// Minimise the sum of cost times variable. Sizes should be scaled so that numbers are neither tiny nor huge.
-class LinearProgram {
- public:
-  struct Variable {
-    double cost = 0, lower = 0, upper = 1;
-    bool whole = false;
-  };
-  using Terms = std::vector<std::pair<std::size_t, double>>;  ///< variable, factor
-  struct Row {
-    Terms terms;
-    double lower = -unbounded, upper = unbounded;
-  };
-
-  std::size_t variable(Variable v) {
-    variables.push_back(v);
-    return variables.size() - 1;
-  }
-  std::size_t row(Terms terms, double lower, double upper) {
-    nonzeros += terms.size();
-    rows.push_back({std::move(terms), lower, upper});
-    return rows.size() - 1;
-  }
-
-  std::vector<Variable> variables;
-  std::vector<Row> rows;
-  std::size_t nonzeros = 0;  ///< of all rows
-};
 
 /// Wall time, all of the solver's phases included, which ends in a process of its own (limited_process.h).
 struct MilpLimits {

@@ -8,6 +8,7 @@
 #include "sim/core/tolerance.h"
 #include "strategies/list.h"
 #include "strategies/models/chain_pass.h"
+#include "strategies/models/fullest_moment.h"
 #include "strategies/models/recompute_order.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 
@@ -22,11 +23,11 @@ constexpr std::int64_t program_levels = 20;
 constexpr std::size_t tried_trades = 8;
 /// Instants at which is branched, those that prove the most.
 constexpr std::size_t branched_instants = 3;
-/// Programs are not asked where a plan is proven to be as close to the best, at effort 1.
-constexpr double close_to_best = 0.0025;
-/// Of programs at effort 1: nonzeros, nodes of branch and bound.
-constexpr std::size_t most_program_nonzeros = 20'000;
-constexpr int most_program_nodes = 60;
+/// Programs are not asked where a plan is proven to be as close to the best, at effort 1: of few ops, and of more.
+constexpr double close_to_best = 0.0025, close_of_more = 0.005;
+/// Of programs at effort 1: nonzeros, nodes of branch and bound; likewise.
+constexpr std::size_t most_program_nonzeros = 20'000, most_nonzeros_of_more = 30'000;
+constexpr int most_program_nodes = 60, most_nodes_of_more = 10;
 /// Instants of the programs, one after the other: those that prove the most, and as many evenly apart.
 constexpr std::size_t program_instants[] = {6, 12, 20, 40};
 
@@ -34,16 +35,17 @@ constexpr Seconds no_time_at_all{std::numeric_limits<double>::infinity()};
 
 }  // namespace
 
-std::unique_ptr<FewValues> FewValues::make(const PartTask& task, std::vector<SnapshotPlans*> plans,
-                                           std::int64_t effort) {
-  if (plans.empty() || task.part().ops.size() > most_ops || task.problem.micro_batches > 1) return nullptr;
-  return std::unique_ptr<FewValues>(new FewValues(task, std::move(plans), effort));
+std::unique_ptr<FewValues> FewValues::make(const PartTask& task, std::vector<SnapshotPlans*> plans, std::int64_t effort,
+                                           std::size_t small) {
+  if (plans.empty() || task.part().ops.size() > most_ops_of_programs || task.problem.micro_batches > 1) return nullptr;
+  return std::unique_ptr<FewValues>(new FewValues(task, std::move(plans), effort, task.part().ops.size() <= small));
 }
 
-FewValues::FewValues(const PartTask& task, std::vector<SnapshotPlans*> plans, std::int64_t effort)
+FewValues::FewValues(const PartTask& task, std::vector<SnapshotPlans*> plans, std::int64_t effort, bool is_small)
     : task_(task),
       plans_(std::move(plans)),
       effort_(effort),
+      is_small_(is_small),
       peak_(plain_training_peak(task)),
       model_(snapshot_model(task.problem, task.part().device, {.one_call = false})) {
   const OpModel& ops = plans_.front()->model();
@@ -57,7 +59,7 @@ SnapshotCuts& FewValues::cuts(std::uint32_t op) {
 }
 
 bool FewValues::is_close(const Answer& answer) const {
-  const double open = close_to_best / static_cast<double>(effort_);
+  const double open = (is_small_ ? close_to_best : close_of_more) / static_cast<double>(effort_);
   return answer.plan && answer.plan->makespan <= (1 + open) * answer.bound;
 }
 
@@ -83,7 +85,8 @@ std::vector<FewValues::Proven> FewValues::instants(Bytes budget) {
   std::vector<Proven> proven;
   for (std::uint32_t o = 0; o < model_.ops.size(); ++o) {
     if (!model_.ops[o].is_there) continue;
-    const InstantBound bound = cuts(o).bound(budget);
+    const InstantBound bound =
+        is_small_ ? cuts(o).bound(budget) : SnapshotCuts(model_, instant_at(model_, {o})).bound(budget);
     proven.push_back({bound.needs ? no_time_at_all : bound.extra, o});
   }
   std::ranges::stable_sort(proven, std::ranges::greater{}, &Proven::extra);
@@ -115,9 +118,60 @@ void FewValues::branch(Answer& answer, Bytes budget, std::span<const Proven> pro
   }
 }
 
+/// The program's solution also as a plan.
+InstantsPlan FewValues::asked(Answer& answer, Bytes budget, const InstantsProgram& program, int nodes) const {
+  constexpr double a_day = 86'400;  // more than any of them takes: nodes are the limit
+  const SnapshotPlans& plans = *plans_.front();
+  const Seconds known = answer.plan ? answer.plan->makespan - model_.base : no_time_at_all;
+  InstantsPlan found = instants_plan(program, budget, known, plans.model(),
+                                     {.seconds = a_day, .nodes = nodes * static_cast<int>(effort_)});
+  answer.bound = std::max(answer.bound, model_.base + found.extra);
+  if (found.sequence && !is_runnable(plans.model(), *found.sequence)) found.sequence.reset();
+  if (found.sequence) keep_faster<PlannedTape>(answer.plan, plans.fitting(*found.sequence, budget));
+  return found;
+}
+
+/// The op at whose first run the most is above the budget, of those that each of the instants needs or that need it.
+std::optional<OpId> FewValues::fullest_between(std::span<const OpId> instants, const OpSequence& sequence,
+                                               Bytes budget) const {
+  std::vector<bool> may(model_.ops.size());
+  for (std::size_t o = 0; o < may.size(); ++o) may[o] = model_.ops[o].is_there && !model_.ops[o].saves;
+  for (const OpId at : instants) {
+    const std::vector<Side> side = instant_at(model_, at).side;
+    for (std::size_t o = 0; o < may.size(); ++o) may[o] = may[o] && (side[o] == Side::before || side[o] == Side::after);
+  }
+  std::optional<OpId> fullest;
+  const std::vector<MemoryOfRun> memory = memory_of_runs(plans_.front()->model(), sequence);
+  for (std::size_t r = 0; r < sequence.size(); ++r) {
+    const OpId op = sequence[r].op;
+    if (may[op.index] && memory[r].during > budget) {
+      budget = memory[r].during;
+      fullest = op;
+    }
+    may[op.index] = false;  // it is no first run any more
+  }
+  return fullest;
+}
+
+/// The instant that proves the most, then ever one more: where what the last program has chosen does not fit.
+void FewValues::ask_chosen(Answer& answer, Bytes budget, std::span<const Proven> proven) {
+  const auto may_be = [&](const Proven& each) { return !model_.ops[each.op].saves; };
+  std::vector<OpId> some;
+  const auto first = std::ranges::find_if(proven, may_be);
+  if (first != proven.end()) some.push_back({first->op});
+  while (!some.empty() && !is_close(answer)) {
+    const InstantsProgram program(model_, some);
+    if (program.nonzeros() > most_nonzeros_of_more * static_cast<std::size_t>(effort_)) return;
+    const InstantsPlan found = asked(answer, budget, program, most_nodes_of_more);
+    if (!found.sequence) return;
+    const std::optional<OpId> next = fullest_between(some, *found.sequence, budget);
+    if (!next) return;
+    some.insert(std::ranges::lower_bound(some, *next), *next);
+  }
+}
+
 /// Ever more instants, until a program is not solved.
 void FewValues::ask_programs(Answer& answer, Bytes budget, std::span<const Proven> proven) {
-  const SnapshotPlans& plans = *plans_.front();
   std::vector<double> weights(model_.ops.size(), 0.001 * model_.base.value + std::numeric_limits<double>::min());
   for (const auto& [extra, op] : proven) weights[op] += std::min(extra, model_.base).value;
   const std::vector<OpId> path = heaviest_path(model_, weights);
@@ -136,14 +190,7 @@ void FewValues::ask_programs(Answer& answer, Bytes budget, std::span<const Prove
     before = some.size();
     const InstantsProgram program(model_, some);
     if (program.nonzeros() > most_program_nonzeros * static_cast<std::size_t>(effort_)) return;
-    constexpr double a_day = 86'400;  // more than any of them takes: nodes are the limit
-    const MilpLimits limits{.seconds = a_day, .nodes = most_program_nodes * static_cast<int>(effort_)};
-    const Seconds known = answer.plan ? answer.plan->makespan - model_.base : no_time_at_all;
-    const InstantsProgram::Answer found = program.solve(budget, known, plans.model(), limits);
-    answer.bound = std::max(answer.bound, model_.base + found.extra);
-    if (found.sequence && is_runnable(plans.model(), *found.sequence)) {
-      keep_faster<PlannedTape>(answer.plan, plans.fitting(*found.sequence, budget));
-    }
+    const InstantsPlan found = asked(answer, budget, program, most_program_nodes);
     if (found.end != MilpResult::End::optimal && found.end != MilpResult::End::infeasible) return;
   }
 }
@@ -154,14 +201,19 @@ void FewValues::heed_one_call(Answer& answer) {
   answer.bound = std::min(answer.bound, answer.plan->makespan);
 }
 
+Seconds FewValues::bound_of_instants(Bytes budget) const {
+  Seconds bound = model_.base;
+  for (const SnapshotPlans* plans : plans_) bound = std::max(bound, plans->bound(budget));
+  return bound;
+}
+
 /// By what takes no search.
 FewValues::Answer& FewValues::begun(Bytes budget) {
   const auto [at, is_new] = answers_.try_emplace(budget);
   Answer& answer = at->second;
   if (!is_new) return answer;
-  answer.bound = model_.base;
+  answer.bound = bound_of_instants(budget);
   for (SnapshotPlans* plans : plans_) {
-    answer.bound = std::max(answer.bound, plans->bound(budget));
     if (const PlannedTape* plan = plans->best(budget)) keep_faster(answer.plan, std::optional(*plan));
   }
   heed_one_call(answer);
@@ -173,7 +225,7 @@ FewValues::Answer& FewValues::branched(Bytes budget) {
   Answer& answer = begun(budget);
   if (answer.state >= Answer::branched) return answer;
   answer.state = Answer::branched;
-  if (answer.plan && reaches(answer.plan->makespan, answer.bound)) return answer;
+  if (!is_small_ || (answer.plan && reaches(answer.plan->makespan, answer.bound))) return answer;
   if (const PlannedTape* plan = others(budget)) keep_faster(answer.plan, std::optional(*plan));
   const std::vector<Proven> proven = instants(budget);
   if (!proven.empty()) answer.bound = std::max(answer.bound, model_.base + proven.front().extra);
@@ -186,7 +238,8 @@ FewValues::Answer& FewValues::solved(Bytes budget) {
   Answer& answer = branched(budget);
   if (answer.state == Answer::solved) return answer;
   answer.state = Answer::solved;
-  if (answer.plan && !is_close(answer)) ask_programs(answer, budget, instants(budget));
+  const auto ask = is_small_ ? &FewValues::ask_programs : &FewValues::ask_chosen;
+  if (answer.plan && !is_close(answer)) (this->*ask)(answer, budget, instants(budget));
   heed_one_call(answer);
   EXPECTS(!answer.plan || answer.plan->makespan >= (1 - float_tolerance) * answer.bound);
   return answer;
@@ -207,9 +260,8 @@ std::optional<Bytes> FewValues::level_above(Bytes budget, std::int64_t count) co
 
 Seconds FewValues::bound(Bytes budget) {
   Seconds bound = begun(budget).bound;
-  if (const std::optional<Bytes> above = level_above(budget, searched_levels)) {
-    bound = std::max(bound, branched(*above).bound);
-  }
+  const std::optional<Bytes> searched = is_small_ ? level_above(budget, searched_levels) : std::nullopt;
+  if (searched) bound = std::max(bound, branched(*searched).bound);
   if (const std::optional<Bytes> above = level_above(budget, program_levels)) {
     bound = std::max(bound, solved(*above).bound);
   }
@@ -228,11 +280,17 @@ const PlannedTape* FewValues::faster(Bytes budget, const PlannedTape* known) {
     if (plan != nullptr && (best == nullptr || plan->makespan < best->makespan)) best = plan;
   };
   if (best != nullptr && (reaches(best->makespan, begun(budget).bound) || is_as_fast_as_plain(*best))) return nullptr;
-  keep(others(budget));
+  if (is_small_) {
+    keep(others(budget));
+  } else if (best == nullptr) {
+    return nullptr;
+  }
   for (std::int64_t k = searched_levels; k > 0; --k) {
     const Bytes at = level(k, searched_levels);
     if (at > budget) continue;
     const bool has_program = k % (searched_levels / program_levels) == 0;
+    if (!is_small_ && reaches(best->makespan, bound_of_instants(at))) break;
+    if (!is_small_ && !has_program) continue;
     const Answer& answer = has_program ? solved(at) : branched(at);
     if (!answer.plan) break;
     keep(&*answer.plan);

@@ -285,12 +285,13 @@ class Snapshot {
       find_order();
       find_segments();
     }
-    if (task.part().ops.size() <= FewValues::most_ops) {
+    const bool is_small = task.part().ops.size() <= FewValues::most_ops;
+    if (is_small || !instant(0).copies) {
       std::vector<SnapshotPlans*> plans;
       for (std::size_t k = 0; k < ops_.size(); ++k) plans.push_back(&instant(k).plans);
       few_ = FewValues::make(task, std::move(plans), options.effort);
     }
-    if (few_) return;  // it asks others, too
+    if (few_ && is_small) return;  // it asks others, too
     const SnapshotPlans& first = instant(0).plans;
     // With several micro-batches a trade that fits as it is need not be the best there is.
     const Bytes below = task.problem.micro_batches > 1 ? first.plain_peak() : first.fits_from();

@@ -8,8 +8,9 @@
 
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
+#include "strategies/models/tape_cost.h"
 #include "strategies/offloading/snapshot/few_values.h"
-#include "strategies/offloading/snapshot/instants_program.h"
+#include "strategies/offloading/snapshot/instants_plan.h"
 #include "strategies/offloading/snapshot/snapshot_plans.h"
 #include "strategies/rematerialization/programs/checkmate_solver.h"
 #include "tests/generate/problems.h"
@@ -42,7 +43,7 @@ TEST_CASE("no schedule is faster than the program of several instants says", "[s
     for (std::size_t b = 0; b < budgets.size(); ++b) {
       const Plan* optimum = std::get_if<Plan>(&best[b]);
       if (optimum == nullptr) continue;
-      const InstantsProgram::Answer found = program.solve(*budgets[b], unknown, ops, no_limits);
+      const InstantsPlan found = instants_plan(program, *budgets[b], unknown, ops, no_limits);
       const double bound = (model.base + found.extra).value;
       CAPTURE(seed, budgets[b]->count, bound, optimum->makespan.value);
       REQUIRE(bound <= optimum->makespan.value * (1 + 1e-7));
@@ -50,7 +51,7 @@ TEST_CASE("no schedule is faster than the program of several instants says", "[s
       const Seconds extra = optimum->makespan - model.base;
       if (extra.value > 1e-7) {
         optimal += bound >= optimum->makespan.value * (1 - 1e-7) ? 1 : 0;
-        const InstantsProgram::Answer less = program.solve(*budgets[b], 0.9 * extra, ops, no_limits);
+        const InstantsPlan less = instants_plan(program, *budgets[b], 0.9 * extra, ops, no_limits);
         CHECK(less.extra.value == Approx(std::min(0.9 * extra, found.extra).value).epsilon(1e-6).margin(1e-7));
       }
       REQUIRE(found.sequence);
@@ -72,14 +73,16 @@ TEST_CASE("no schedule is faster than the program of several instants says", "[s
 
 TEST_CASE("searches for few values prove no more than is true, and their plans fit", "[snapshot][property]") {
   const std::vector<Pass> exact = parse_spec("exact", "test");
-  std::size_t plans_found = 0;
+  const bool are_small = GENERATE(true, false);  // else with the programs of larger graphs
+  std::size_t plans_found = 0, proven = 0;
   for (const RandomCase seed : fewer_cases(1, 60)) {
     Random random(seed);
     const Problem problem = problem_of(random_graph(seed, random.between(2, 5)), gpus({}));
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
     SnapshotPlans plans(task, snapshot_instants(task).front(), 1);
-    const std::unique_ptr<FewValues> few = FewValues::make(task, {&plans}, 1);
+    const std::size_t small = are_small ? FewValues::most_ops : 0;
+    const std::unique_ptr<FewValues> few = FewValues::make(task, {&plans}, 1, small);
     REQUIRE(few != nullptr);
     std::vector<std::optional<Bytes>> budgets;
     for (const Bytes budget : front_budgets(problem, exact)) budgets.insert(budgets.end(), {budget, budget - Bytes{1}});
@@ -87,16 +90,53 @@ TEST_CASE("searches for few values prove no more than is true, and their plans f
     for (std::size_t b = 0; b < budgets.size(); ++b) {
       const Plan* optimum = std::get_if<Plan>(&best[b]);
       if (optimum == nullptr) continue;
-      CAPTURE(seed, budgets[b]->count);
-      const PlannedTape* made = few->faster(*budgets[b], plans.best(*budgets[b]));
-      CHECK(few->bound(*budgets[b]).value <= optimum->makespan.value * (1 + 1e-7));
+      CAPTURE(seed, are_small, budgets[b]->count);
+      const PlannedTape* known = plans.best(*budgets[b]);
+      const PlannedTape* made = few->faster(*budgets[b], known);
+      const Seconds bound = few->bound(*budgets[b]);
+      CHECK(bound.value <= optimum->makespan.value * (1 + 1e-7));
+      proven += known != nullptr && bound > (1 + 1e-7) * plans.bound(*budgets[b]) ? 1 : 0;
       if (made == nullptr) continue;
       ++plans_found;
       CHECK(made->peak <= *budgets[b]);
       CHECK(made->makespan.value >= optimum->makespan.value * (1 - 1e-9));
     }
   }
-  if (all_cases()) CHECK(plans_found > 0);
+  CAPTURE(are_small, plans_found, proven);
+  if (!all_cases()) return;
+  if (are_small) CHECK(plans_found > 0);
+  CHECK(proven > cases_of(10U));
+}
+
+TEST_CASE("instants where programs' own solutions are fullest lead to faster plans", "[snapshot][property]") {
+  std::size_t faster = 0;
+  for (const RandomCase seed : fewer_cases(1, 30)) {
+    const Problem problem = problem_of(random_graph(seed, 9), gpus({}));
+    const Partition partition = one_device(problem.graph, 1, 1);
+    const PartTask task{problem, partition, PartId{0}, 1};
+    SnapshotPlans plans(task, snapshot_instants(task).front(), 1);
+    const std::unique_ptr<FewValues> few = FewValues::make(task, {&plans}, 1, 0);
+    std::optional<Seconds> before;
+    for (int share = 40; share <= 95; share += 5) {
+      const Bytes budget{plans.plain_peak().count * share / 100};
+      const PlannedTape* known = plans.best(budget);
+      if (known == nullptr) continue;
+      CAPTURE(seed, share);
+      const PlannedTape* made = few->faster(budget, known);
+      if (made != nullptr) {
+        ++faster;
+        const TapeCost cost = tape_cost(problem, task.part(), made->tape);
+        CHECK(cost.peak <= budget);
+        CHECK(cost.makespan < known->makespan);
+      }
+      const Seconds best = made != nullptr ? made->makespan : known->makespan;
+      CHECK(best.value >= few->bound(budget).value * (1 - 1e-7));
+      if (before) CHECK(best <= *before);
+      before = best;
+    }
+  }
+  CAPTURE(faster);
+  if (all_cases()) CHECK(faster > cases_of(3U));
 }
 
 TEST_CASE("each op of a heaviest path needs the one before", "[snapshot][property]") {

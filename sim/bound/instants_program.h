@@ -9,10 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/bound/linear_program.h"
 #include "sim/bound/snapshot_model.h"
-#include "strategies/models/op_model.h"
-#include "strategies/models/op_sequence.h"
-#include "strategies/solve/milp.h"
 
 namespace plimsoll {
 
@@ -25,15 +23,13 @@ class InstantsProgram {
   /// The model must outlive it. Each of `ops` needs the one before.
   InstantsProgram(const SnapshotModel&, std::span<const OpId> ops);
 
-  struct Answer {
-    Seconds extra;  ///< no schedule runs less again; infinite where none fits
-    std::optional<OpSequence>
-        sequence;  ///< of the best solution that was found; it may need more memory than the budget
-    MilpResult::End end = MilpResult::End::optimal;
-  };
-  /// Seconds and memory of the limits must not be what ends it, if the same answer is to come again.
-  /// Only what runs less again than `known` is looked for: where there is nothing, that is the answer's extra.
-  Answer solve(Bytes budget, Seconds known, const OpModel&, const MilpLimits&) const;
+  /// Of what fits the budget and runs no more again than `known`, which may be infinite; nothing where no schedule
+  /// fits.
+  std::optional<LinearProgram> within(Bytes budget, Seconds known) const;
+  /// What runs again, where the program's sum of costs is that.
+  Seconds extra(double cost) const;
+  /// The runs of a solution, ops of the model; they may need more memory than the budget.
+  std::vector<std::uint32_t> order_of(const std::vector<double>& values) const;
 
   std::size_t nonzeros() const { return program_.nonzeros; }
   std::size_t variables() const { return program_.variables.size(); }
@@ -47,7 +43,6 @@ class InstantsProgram {
   void add_reads();
   void add_memory();
   std::optional<std::size_t> made(std::size_t interval, std::uint32_t value) const;
-  OpSequence sequence_of(const std::vector<double>& values, const OpModel&) const;
 
   const SnapshotModel& model_;
   std::vector<Instant> instants_;

@@ -1,9 +1,7 @@
-#include "strategies/offloading/snapshot/instants_program.h"
+#include "sim/bound/instants_program.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <numeric>
 
 #include "sim/core/tolerance.h"
@@ -11,38 +9,12 @@
 namespace plimsoll {
 namespace {
 
-using Terms = LinearProgram::Terms;
-
 /// More than the rounding of a quotient of bytes that is a whole number.
 constexpr double whole_bytes = model_tolerance;
 
 /// Whether all that the op makes is there after each of its runs.
 bool makes_all(const SnapshotModel& model, std::uint32_t op) {
   return model.ops[op].is_there && !model.ops[op].saves;
-}
-
-/// Each run saves what is only saved if somebody reads it before the op's next run.
-OpSequence saving_runs(const OpModel& model, const std::vector<std::uint32_t>& order) {
-  std::map<std::uint32_t, std::uint32_t> number;
-  for (std::uint32_t o = 0; o < model.ops.size(); ++o) number[model.ops[o].id.index] = o;
-  std::vector<bool> is_wanted(model.ops.size(), false);
-  OpSequence sequence;
-  for (std::size_t k = order.size(); k-- > 0;) {
-    const auto at = number.find(order[k]);
-    if (at == number.end()) continue;
-    const ModelOp& op = model.ops[at->second];
-    const bool saves = op.ways.size() == 1 || is_wanted[at->second];
-    is_wanted[at->second] = false;
-    sequence.push_back({op.id, op.ways[saves ? 0 : 1].saving});
-    for (const std::uint32_t v : op.reads) {
-      const std::optional<std::uint32_t> maker = model.values[v].maker;
-      if (!maker || model.ops[*maker].ways.size() == 1) continue;
-      const std::vector<std::uint32_t>& always = model.ops[*maker].ways[1].makes;
-      if (std::ranges::find(always, v) == always.end()) is_wanted[*maker] = true;
-    }
-  }
-  std::ranges::reverse(sequence);
-  return sequence;
 }
 
 }  // namespace
@@ -146,7 +118,7 @@ std::optional<std::size_t> InstantsProgram::made(std::size_t interval, std::uint
 /// Each op once at least, and before each instant that needs it.
 void InstantsProgram::add_runs() {
   for (std::uint32_t o = 0; o < model_.ops.size(); ++o) {
-    Terms sum;
+    LinearProgram::Terms sum;
     for (std::size_t j = 0; j < runs_.size(); ++j) {
       if (j > 0 && instants_[j - 1].side[o] == Side::before && (j == 1 || instants_[j - 2].side[o] != Side::before)) {
         program_.row(sum, 1, unbounded);
@@ -157,7 +129,7 @@ void InstantsProgram::add_runs() {
     program_.row(sum, 1, model_.ops[o].once ? 1 : unbounded);
   }
   for (std::uint32_t v = 0; v < model_.values.size(); ++v) {
-    Terms sum;
+    LinearProgram::Terms sum;
     for (std::size_t j = 0; j < loads_.size(); ++j) {
       if (loads_[j][v]) sum.emplace_back(*loads_[j][v], 1.0);
     }
@@ -174,7 +146,7 @@ void InstantsProgram::add_reads() {
       const bool at_its_begin = j > 0 && instants_[j - 1].side[o] == Side::itself;
       if (at_its_begin) continue;
       for (const std::uint32_t v : model_.ops[o].reads) {
-        Terms terms{{*runs_[j][o], 1.0}};
+        LinearProgram::Terms terms{{*runs_[j][o], 1.0}};
         if (there_[j][v]) terms.emplace_back(*there_[j][v], -1.0);
         if (const auto making = made(j, v)) terms.emplace_back(*making, -1.0);
         program_.row(std::move(terms), -unbounded, 0);
@@ -183,7 +155,7 @@ void InstantsProgram::add_reads() {
     if (j == 0) continue;
     for (std::uint32_t v = 0; v < model_.values.size(); ++v) {
       if (!there_[j][v]) continue;
-      Terms terms{{*there_[j][v], 1.0}};
+      LinearProgram::Terms terms{{*there_[j][v], 1.0}};
       if (there_[j - 1][v]) terms.emplace_back(*there_[j - 1][v], -1.0);
       if (const auto making = made(j - 1, v)) terms.emplace_back(*making, -1.0);
       program_.row(std::move(terms), -unbounded, 0);
@@ -193,7 +165,7 @@ void InstantsProgram::add_reads() {
 
 void InstantsProgram::add_memory() {
   for (std::size_t j = 1; j < runs_.size(); ++j) {
-    Terms terms;
+    LinearProgram::Terms terms;
     for (std::uint32_t v = 0; v < model_.values.size(); ++v) {
       if (!there_[j][v] || instants_[j - 1].counted[v]) continue;
       const double bytes = static_cast<double>(model_.values[v].bytes.count) / byte_unit_;
@@ -206,7 +178,7 @@ void InstantsProgram::add_memory() {
 /// Each interval's op first, then what runs for the first time in the given order, each behind what it needs anew, then
 /// what runs again for later intervals. Ops that read and make no values run in the last interval, or before what waits
 /// for them.
-OpSequence InstantsProgram::sequence_of(const std::vector<double>& values, const OpModel& model) const {
+std::vector<std::uint32_t> InstantsProgram::order_of(const std::vector<double>& values) const {
   const auto is_set = [&](const std::optional<std::size_t>& variable) { return variable && values[*variable] > 0.5; };
   std::vector<bool> has_run(model_.ops.size(), false);
   std::vector<std::uint32_t> order;
@@ -247,31 +219,27 @@ OpSequence InstantsProgram::sequence_of(const std::vector<double>& values, const
       }
     }
   }
-  return saving_runs(model, order);
+  return order;
 }
 
-InstantsProgram::Answer InstantsProgram::solve(Bytes budget, Seconds known, const OpModel& model,
-                                               const MilpLimits& limits) const {
-  constexpr Seconds nothing_fits{std::numeric_limits<double>::infinity()};
+std::optional<LinearProgram> InstantsProgram::within(Bytes budget, Seconds known) const {
   LinearProgram program = program_;
   for (const auto& [row, beside] : limited_) {
     const double room = static_cast<double>((budget - beside).count) / byte_unit_;
-    if (room < 0) return {.extra = nothing_fits, .sequence = {}, .end = MilpResult::End::infeasible};
+    if (room < 0) return std::nullopt;
     program.rows[row].upper = std::floor(room + whole_bytes);
   }
-  const double less = (1 - model_tolerance) * known.value;
-  if (std::isfinite(less)) {
-    Terms cost;
-    for (std::size_t v = 0; v < program.variables.size(); ++v) {
-      if (program.variables[v].cost > 0) cost.emplace_back(v, program.variables[v].cost);
-    }
-    program.row(std::move(cost), -unbounded, (less + once_) / time_unit_);
+  if (!std::isfinite(known.value)) return program;
+  LinearProgram::Terms cost;
+  for (std::size_t v = 0; v < program.variables.size(); ++v) {
+    if (program.variables[v].cost > 0) cost.emplace_back(v, program.variables[v].cost);
   }
-  const MilpResult result = solve_milp(program, {}, limits);
-  if (result.end == MilpResult::End::infeasible) return {.extra = Seconds{less}, .sequence = {}, .end = result.end};
-  Answer answer{.extra = Seconds{std::max(0.0, result.bound * time_unit_ - once_)}, .sequence = {}, .end = result.end};
-  if (!result.values.empty()) answer.sequence = sequence_of(result.values, model);
-  return answer;
+  program.row(std::move(cost), -unbounded, (known.value + once_) / time_unit_);
+  return program;
+}
+
+Seconds InstantsProgram::extra(double cost) const {
+  return Seconds{std::max(0.0, cost * time_unit_ - once_)};
 }
 
 }  // namespace plimsoll
