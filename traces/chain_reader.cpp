@@ -1,8 +1,14 @@
 // Chain traces. Defaults are resolved here: a Chain has no unknown but what is optional in it.
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "sim/core/names.h"
 #include "sim/io/fields.h"
+#include "sim/io/one_of.h"
 #include "traces/allocations_file.h"
 #include "traces/chain_draft.h"
 #include "traces/trace_file.h"
@@ -62,6 +68,62 @@ void read_boundary_uses(StageDraft& draft, JsonCursor cursor) {
       [&](JsonCursor element) { read_fields(element, boundary_use_fields, draft.stage.boundary_uses.emplace_back()); });
 }
 
+double above_zero(JsonCursor cursor) {
+  const double value = cursor.number();
+  if (!(value > 0)) cursor.complain("expected more than 0, " + cursor.found());
+  return value;
+}
+
+const Field<StageKernel, JsonCursor> kernel_fields[] = {
+    {"kind", required, [](StageKernel& k, JsonCursor c) { k.kernel.kind = one_of<KernelKind>(c); }},
+    {"dtype", optional, [](StageKernel& k, JsonCursor c) { k.kernel.dtype = c.string(); }},
+    {"m", optional, [](StageKernel& k, JsonCursor c) { k.kernel.m = above_zero(c); }},
+    {"n", optional, [](StageKernel& k, JsonCursor c) { k.kernel.n = above_zero(c); }},
+    {"k", optional, [](StageKernel& k, JsonCursor c) { k.kernel.k = above_zero(c); }},
+    {"batch", optional, [](StageKernel& k, JsonCursor c) { k.kernel.batch = above_zero(c); }},
+    {"aligned", optional, [](StageKernel& k, JsonCursor c) { k.kernel.is_aligned = c.boolean(); }},
+    {"sequence", optional, [](StageKernel& k, JsonCursor c) { k.kernel.sequence = above_zero(c); }},
+    {"heads", optional, [](StageKernel& k, JsonCursor c) { k.kernel.heads = above_zero(c); }},
+    {"head_size", optional, [](StageKernel& k, JsonCursor c) { k.kernel.head_size = above_zero(c); }},
+    {"channels_last", optional, [](StageKernel& k, JsonCursor c) { k.kernel.is_channels_last = c.boolean(); }},
+    {"flops", required, [](StageKernel& k, JsonCursor c) { k.work.flops = c.flops(); }},
+    {"bytes", required, [](StageKernel& k, JsonCursor c) { k.work.bytes = c.bytes(); }},
+    {"traffic", optional, [](StageKernel& k, JsonCursor c) { k.work.traffic = above_zero(c); }},
+    {"launches", optional, [](StageKernel& k, JsonCursor c) { k.work.launches = above_zero(c); }},
+    {"count", optional, [](StageKernel& k, JsonCursor c) { k.count = above_zero(c); }},
+    {"of_weight", optional, [](StageKernel& k, JsonCursor c) { k.of_weight = c.boolean(); }},
+};
+
+/// Sizes that a product or an attention is looked up by.
+void check_sizes(const StageKernel& of, JsonCursor cursor) {
+  const GpuKernel& kernel = of.kernel;
+  using enum KernelKind;
+  if (kernel.kind == product || kernel.kind == batched_product) {
+    if (kernel.m == 0 || kernel.n == 0 || kernel.k == 0) return cursor.complain("expected m, n and k of a product");
+    const double flops = 2 * kernel.batch * kernel.m * kernel.n * kernel.k;
+    constexpr double near = 0.01;  // a bias counts in some traces' flops
+    if (!(std::abs(of.work.flops.count - flops) <= near * flops)) {
+      cursor.complain(
+          fmt::format("expected 2 batch m n k = {:.9g} flops of a product, found {:.9g}", flops, of.work.flops.count));
+    }
+  }
+  const bool attends = kernel.kind == attention || kernel.kind == attention_backward;
+  if (attends && (kernel.sequence == 0 || kernel.heads == 0 || kernel.head_size == 0)) {
+    cursor.complain("expected sequence, heads and head_size of an attention");
+  }
+}
+
+StageKernels read_stage_kernels(JsonCursor cursor) {
+  std::vector<StageKernel> kernels;
+  cursor.array([&](JsonCursor element) {
+    StageKernel kernel;
+    read_fields(element, kernel_fields, kernel);
+    check_sizes(kernel, element);
+    kernels.push_back(std::move(kernel));
+  });
+  return StageKernels(std::move(kernels));
+}
+
 const Field<StageDraft, JsonCursor> stage_fields[] = {
     {"id", optional, [](StageDraft& d, JsonCursor c) { check_id(c, d.position); }},
     {"name", required, [](StageDraft& d, JsonCursor c) { d.stage.name = c.string(); }},
@@ -115,6 +177,9 @@ const Field<StageDraft, JsonCursor> stage_fields[] = {
     {"backward_bytes_moved", optional, [](StageDraft& d, JsonCursor c) { d.stage.backward_bytes_moved = c.bytes(); }},
     {"forward_kernels", optional, [](StageDraft& d, JsonCursor c) { d.stage.forward_kernels = c.number(); }},
     {"backward_kernels", optional, [](StageDraft& d, JsonCursor c) { d.stage.backward_kernels = c.number(); }},
+    {"forward_made_of", optional, [](StageDraft& d, JsonCursor c) { d.stage.forward_made_of = read_stage_kernels(c); }},
+    {"backward_made_of", optional,
+     [](StageDraft& d, JsonCursor c) { d.stage.backward_made_of = read_stage_kernels(c); }},
     {"recomputable", optional, [](StageDraft& d, JsonCursor c) { d.stage.recomputable = c.boolean(); }},
 };
 

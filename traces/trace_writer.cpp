@@ -55,6 +55,25 @@ Json inner_json(const InnerTensor& tensor) {
   return json;
 }
 
+Json kernel_json(const StageKernel& of) {
+  const GpuKernel& kernel = of.kernel;
+  Json json = {{"kind", written(kernel.kind)}};
+  if (!kernel.dtype.empty()) json["dtype"] = kernel.dtype;
+  if (kernel.m > 0) json.update({{"m", kernel.m}, {"n", kernel.n}, {"k", kernel.k}});
+  if (kernel.batch != 1) json["batch"] = kernel.batch;
+  if (!kernel.is_aligned) json["aligned"] = false;
+  if (kernel.sequence > 0) {
+    json.update({{"sequence", kernel.sequence}, {"heads", kernel.heads}, {"head_size", kernel.head_size}});
+  }
+  if (kernel.is_channels_last) json["channels_last"] = true;
+  json.update({{"flops", of.work.flops.count}, {"bytes", of.work.bytes.count}});
+  if (of.work.traffic != 1) json["traffic"] = of.work.traffic;
+  if (of.work.launches != 1) json["launches"] = of.work.launches;
+  if (of.count != 1) json["count"] = of.count;
+  if (of.of_weight) json["of_weight"] = true;
+  return json;
+}
+
 Json stage_json(const Stage& stage) {
   Json json = {{"name", stage.name},
                {"forward_s", stage.forward.value},
@@ -104,6 +123,8 @@ Json stage_json(const Stage& stage) {
   if (stage.backward_bytes_moved) json["backward_bytes_moved"] = stage.backward_bytes_moved->count;
   if (stage.forward_kernels) json["forward_kernels"] = *stage.forward_kernels;
   if (stage.backward_kernels) json["backward_kernels"] = *stage.backward_kernels;
+  for (const StageKernel& each : stage.forward_made_of) json["forward_made_of"].push_back(kernel_json(each));
+  for (const StageKernel& each : stage.backward_made_of) json["backward_made_of"].push_back(kernel_json(each));
   json["recomputable"] = stage.recomputable;
   return json;
 }

@@ -187,7 +187,7 @@ void note_times(const Problem& problem) {
       efficiency ? fmt::format("by the efficiencies '{}', measured on '{}'", efficiency->name, efficiency->model)
                  : "max(flops / peak, bytes moved / memory bandwidth) + launch overhead";
   std::cerr << fmt::format("note: times of '{}' {}; here they are re-scaled: {}\n", problem.graph.name, of, by);
-  if (device.empty() && problem.graph.name.starts_with("transformer")) {
+  if (device.empty() && !efficiency && problem.graph.name.starts_with("transformer")) {
     std::cerr
         << "note: by formula a transformer takes 1.3 to 2.1 times as long operator by operator (view=graph) as in "
            "stages, which\nmove and launch nothing in between: compare plans of one view only\n";

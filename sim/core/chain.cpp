@@ -1,6 +1,7 @@
 #include "sim/core/chain.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/core/expects.h"
 
@@ -23,6 +24,17 @@ bool lists_saved(const Chain& chain) {
 
 const std::string& dtype_of(const Chain& chain, const Parameter& parameter) {
   return parameter.dtype.empty() ? chain.source.dtype : parameter.dtype;
+}
+
+StageKernels part_of_backward(const Stage& stage, bool of_weight) {
+  const StageKernels& all = stage.backward_made_of;
+  if (std::ranges::none_of(all, &StageKernel::of_weight)) {
+    const double weight = stage.backward > Seconds{0} ? stage.backward_weight / stage.backward : 0.0;
+    return times(of_weight ? weight : 1 - weight, all);
+  }
+  std::vector<StageKernel> part(all.begin(), all.end());
+  for (StageKernel& each : part) each.count *= each.of_weight == of_weight ? 1 : 0;
+  return StageKernels(std::move(part));
 }
 
 Seconds all_alone(const Chain& chain) {

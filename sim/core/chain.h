@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/kernels/gpu_kernel.h"
 #include "sim/core/layer_use.h"
 #include "sim/core/source.h"
 #include "sim/core/units.h"
@@ -67,6 +68,7 @@ struct Stage {
   std::optional<Flops> forward_flops, backward_flops;
   std::optional<Bytes> forward_bytes_moved, backward_bytes_moved;
   std::optional<double> forward_kernels, backward_kernels;  ///< that a host issues; unset: not known
+  StageKernels forward_made_of, backward_made_of;           ///< by which efficiencies time it; empty: not known
   bool keeps_input = true, keeps_output = true;  ///< whether backward reads the boundary tensors (any of them)
   std::vector<InnerTensor> inner;                ///< of `saved` beside the output, as far as it is listed; else nothing
   std::vector<BoundaryUse> boundary_uses;        ///< likewise
@@ -130,6 +132,10 @@ struct Chain {
 
   friend bool operator==(const Chain&, const Chain&) = default;
 };
+
+/// What the part of the backward that makes gradients of parameters is made of, or the other part: a share of each
+/// kernel, where the list does not say which make such gradients.
+StageKernels part_of_backward(const Stage&, bool of_weight);
 
 /// Bytes of x_i for i = 0 (the network's input) to L (0 when the last stage is a loss).
 Bytes boundary_bytes(const Chain&, std::size_t i);

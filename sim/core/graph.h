@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/core/ids.h"
+#include "sim/core/kernels/gpu_kernel.h"
 #include "sim/core/layer_use.h"
 #include "sim/core/source.h"
 #include "sim/core/units.h"
@@ -93,6 +94,7 @@ struct Op {
   double launches = 1;                 ///< kernels, a share of those for several ops
   std::optional<double> kernels = {};  ///< that a host issues for it; `launches` if unset
   double traffic = 1;                  ///< times `bytes_moved`, where each kernel does only a part
+  StageKernels made_of = {};           ///< of a stage of a chain: where known
   bool is_view = false;                ///< makes only views (core/views.h): never run, takes no time and no memory
 
   friend bool operator==(const Op&, const Op&) = default;

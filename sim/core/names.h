@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "sim/core/graph.h"
+#include "sim/core/kernels/gpu_kernel.h"
 #include "sim/core/schedule.h"
 
 namespace plimsoll {
@@ -30,6 +31,23 @@ struct Names<Phase> {
                                   std::pair{Phase::backward_input, "backward_input"},
                                   std::pair{Phase::backward_weight, "backward_weight"},
                                   std::pair{Phase::update, "update"}};
+};
+
+template <>
+struct Names<KernelKind> {
+  static constexpr std::array all{std::pair{KernelKind::elementwise, "elementwise"},
+                                  std::pair{KernelKind::norm, "norm"},
+                                  std::pair{KernelKind::softmax, "softmax"},
+                                  std::pair{KernelKind::product, "product"},
+                                  std::pair{KernelKind::batched_product, "batched_product"},
+                                  std::pair{KernelKind::attention, "attention"},
+                                  std::pair{KernelKind::attention_backward, "attention_backward"},
+                                  std::pair{KernelKind::optimizer, "optimizer"},
+                                  std::pair{KernelKind::convolution, "convolution"},
+                                  std::pair{KernelKind::convolution_input_gradient, "convolution_input_gradient"},
+                                  std::pair{KernelKind::convolution_weight_gradient, "convolution_weight_gradient"},
+                                  std::pair{KernelKind::convolution_backward, "convolution_backward"},
+                                  std::pair{KernelKind::other, "other"}};
 };
 
 template <>

@@ -145,6 +145,43 @@ std::optional<Seconds> duration(const Graph& graph, const Op& op, const Device& 
   return op.duration->value > 0 ? (*op.nograd_duration / *op.duration) * *whole : *whole;
 }
 
+std::optional<KernelTime> KernelTimes::time(const StageKernels& kernels, const Source& source,
+                                            const Device& device) const {
+  if (kernels.empty()) return std::nullopt;
+  KernelTime sum{};
+  Seconds longest{-1};
+  for (const StageKernel& each : kernels) {
+    const std::optional<KernelTime> found = time(each, source, device);
+    if (!found) return std::nullopt;
+    sum.time += found->time;
+    if (found->time > longest) sum.by = found->by;
+    longest = std::max(longest, found->time);
+  }
+  return sum;
+}
+
+namespace {
+
+/// Of a stage's forward or backward.
+std::optional<Seconds> duration(const OpCost& cost, const StageKernels& kernels, const Source& source,
+                                const Device& device) {
+  const std::optional<KernelTime> found =
+      device.efficiency ? device.efficiency->time(kernels, source, device) : std::nullopt;
+  return found ? found->time : duration(cost, source, device);
+}
+
+/// Which part of the backward makes gradients of parameters: as its kernels say, else as the trace has it.
+double weight_share(const Stage& stage, const Source& source, const Device& device) {
+  if (device.efficiency) {
+    const auto part = device.efficiency->time(part_of_backward(stage, true), source, device),
+               whole = device.efficiency->time(stage.backward_made_of, source, device);
+    if (part && whole && whole->time > Seconds{0}) return part->time / whole->time;
+  }
+  return stage.backward.value > 0 ? stage.backward_weight / stage.backward : 0.0;
+}
+
+}  // namespace
+
 ScaledChain scaled_to(Chain chain, const Device& device) {
   ScaledChain scaled{std::move(chain), false, {}};
   const Source& source = scaled.chain.source;
@@ -152,18 +189,18 @@ ScaledChain scaled_to(Chain chain, const Device& device) {
   scaled.rescaled = true;
   for (Stage& stage : scaled.chain.stages) {
     stage.load = Seconds{0};
-    const std::optional<Seconds> forward = duration(forward_cost(stage), source, device);
-    const std::optional<Seconds> backward = duration(backward_cost(stage), source, device);
+    const auto forward = duration(forward_cost(stage), stage.forward_made_of, source, device);
+    const auto backward = duration(backward_cost(stage), stage.backward_made_of, source, device);
     if (!forward || !backward) {
       scaled.refused = refusal(source, device, stage.name, forward ? backward_cost(stage) : forward_cost(stage));
       return scaled;
     }
     const double nograd_share = stage.forward.value > 0 ? stage.forward_nograd / stage.forward : 1.0;
-    const double weight_share = stage.backward.value > 0 ? stage.backward_weight / stage.backward : 0.0;
+    const double weight = weight_share(stage, source, device);
     stage.forward = *forward;
     stage.backward = *backward;
     stage.forward_nograd = nograd_share * *forward;
-    stage.backward_weight = weight_share * *backward;
+    stage.backward_weight = weight * *backward;
   }
   return scaled;
 }

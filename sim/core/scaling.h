@@ -2,7 +2,8 @@
 // How long an op takes on a device. A trace's times hold on the device it was measured on and on devices that take a
 // trace's times as they stand (`ideal`). Anywhere else they are replaced by the roofline of flops and bytes moved:
 //   max(flops / peak[dtype], bytes_moved / memory_bandwidth) + launch_overhead
-// Where the device has measured efficiencies, kernels of graphs take the time that these say (KernelTimes).
+// Where the device has measured efficiencies, kernels of graphs take the time that these say (KernelTimes), and stages
+// of chains that of the kernels that they are made of, one after the other.
 // Updates move their bytes at the rate of Adam, where the device states one.
 // Updates that are made together share launches (sim/model/update_launches.h).
 
@@ -12,6 +13,7 @@
 
 #include "sim/core/chain.h"
 #include "sim/core/graph.h"
+#include "sim/core/kernels/gpu_kernel.h"
 #include "sim/core/platform.h"
 #include "sim/core/schedule.h"
 
@@ -33,6 +35,12 @@ class KernelTimes {
   /// Nothing where the roofline holds: of sorts of kernels that were not measured, or without the figures that it
   /// needs.
   virtual std::optional<KernelTime> time(const Graph&, const Op&, const Device&) const = 0;
+
+  /// Of one that a stage of a chain is made of, as often as it is there: by the roofline where it was not measured.
+  virtual std::optional<KernelTime> time(const StageKernel&, const Source&, const Device&) const = 0;
+
+  /// One after the other, by the figure of the longest. Nothing where there are none, or one has no time.
+  std::optional<KernelTime> time(const StageKernels&, const Source&, const Device&) const;
 
   /// Of a kernel that moves so many bytes.
   virtual Seconds moving(double bytes, const Device&) const = 0;
@@ -65,7 +73,8 @@ std::optional<Seconds> duration(const OpCost&, const Source&, const Device&);
 enum class Saving { keep, nothing };
 std::optional<Seconds> duration(const Graph&, const Op&, const Device&, Saving, std::uint32_t implementation = 0);
 
-/// By which figures the time of an op of a re-scaled graph was found; nothing where it is measured or pinned.
+/// By which figures the time of an op of a re-scaled graph was found; nothing where it is measured or pinned. Of a
+/// stage that of the kernel that takes the longest.
 std::optional<TimedBy> timed_by(const Graph&, const Op&, const Device&);
 
 /// Who runs the backward: a caller, stage by stage, who holds each boundary tensor until its last reader is done; or

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "sim/core/collective_op.h"
 #include "sim/core/scaling.h"
@@ -30,13 +31,32 @@ SpreadOfSort spread_of_collectives(const Efficiency* efficiency) {
   return {collective_sort, found == efficiency->spread.end() ? std::nullopt : std::optional(found->second)};
 }
 
-SpreadOfSort spread_of_op(const Graph& graph, const Op& op, const Device& device, const Efficiency* efficiency) {
-  if (collective_of(op)) return spread_of_collectives(efficiency);
-  const std::optional<TimedBy> by = timed_by(graph, op, device);
+SpreadOfSort spread_of_kernel(const GpuKernel& kernel, TimedBy by, const Efficiency* efficiency) {
   if (efficiency == nullptr || by == TimedBy::roofline) return {roofline_sort, roofline_spread};
-  const std::string sort(sort_name(*efficiency, gpu_kernel(graph, op)));
+  const std::string sort(sort_name(*efficiency, kernel));
   const auto found = efficiency->spread.find(sort);
   return {sort, found == efficiency->spread.end() ? std::nullopt : std::optional(found->second)};
+}
+
+/// A sort of kernels that an op is made of, and how much of its time they take.
+struct PartOfOp {
+  SpreadOfSort spread;
+  double share = 1;
+};
+
+std::vector<PartOfOp> parts_of(const Graph& graph, const Op& op, const Device& device, const Efficiency* efficiency) {
+  if (collective_of(op)) return {{spread_of_collectives(efficiency)}};
+  const auto whole = efficiency == nullptr ? std::nullopt : device.efficiency->time(op.made_of, graph.source, device);
+  if (!whole || !(whole->time > Seconds{0})) {
+    const TimedBy by = timed_by(graph, op, device).value_or(TimedBy::table);
+    return {{spread_of_kernel(gpu_kernel(graph, op), by, efficiency)}};
+  }
+  std::vector<PartOfOp> parts;
+  for (const StageKernel& each : op.made_of) {
+    const KernelTime time = *device.efficiency->time(each, graph.source, device);
+    parts.push_back({spread_of_kernel(each.kernel, time.by, efficiency), time.time / whole->time});
+  }
+  return parts;
 }
 
 /// Seconds by sort, or why there is no interval.
@@ -49,10 +69,15 @@ class SharesOfSorts {
         of_op_(graph.ops.size()) {}
 
   void add(OpId id, Seconds time) {
-    TimeShare*& share = of_op_[id.index];
-    if (share == nullptr) share = share_of(spread_of_op(graph_, graph_[id], device_, efficiency_));
-    if (share == nullptr) return;
-    share->time += time;
+    std::vector<PartOfShare>& parts = of_op_[id.index];
+    if (parts.empty()) {
+      for (const PartOfOp& part : parts_of(graph_, graph_[id], device_, efficiency_)) {
+        TimeShare* const share = share_of(part.spread);
+        if (share == nullptr) return;
+        parts.push_back({share, part.share});
+      }
+    }
+    for (const PartOfShare& part : parts) part.of->time += part.share * time;
     whole_ += time;
   }
 
@@ -70,6 +95,11 @@ class SharesOfSorts {
   }
 
  private:
+  struct PartOfShare {
+    TimeShare* of;
+    double share;  ///< of an op's time
+  };
+
   /// Null, and why there is no interval, where the sort has no spread.
   TimeShare* share_of(const SpreadOfSort& of) {
     if (!of.spread) {
@@ -82,7 +112,7 @@ class SharesOfSorts {
   const Graph& graph_;
   const Device& device_;
   const Efficiency* efficiency_;
-  std::vector<TimeShare*> of_op_;
+  std::vector<std::vector<PartOfShare>> of_op_;
   std::map<std::string, TimeShare> shares_;
   Seconds whole_;
   std::string why_not_;

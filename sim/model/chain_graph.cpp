@@ -255,7 +255,8 @@ class GraphBuilder {
                                 .recomputable = stage.recomputable,
                                 .attributes = {},
                                 .load = stage.load,
-                                .kernels = stage.forward_kernels.value_or(0)}));
+                                .kernels = stage.forward_kernels.value_or(0),
+                                .made_of = stage.forward_made_of}));
   }
 
   /// What the backward of stage i reads beside parameters: output gradient, inner tensors, kept boundary tensors.
@@ -317,7 +318,8 @@ class GraphBuilder {
             .mutates = {},
             .recomputable = true,
             .attributes = {},
-            .kernels = stage.backward_kernels.value_or(0)};
+            .kernels = stage.backward_kernels.value_or(0),
+            .made_of = stage.backward_made_of};
   }
 
   void add_backward(std::size_t i) {
@@ -344,6 +346,7 @@ class GraphBuilder {
     Op input = backward_op(i, Phase::backward_input, stage.backward - stage.backward_weight);
     input.flops = share(stage.backward_flops, 1 - weight_share);
     input.kernels = (1 - weight_share) * *input.kernels;
+    input.made_of = part_of_backward(stage, false);
     input.bytes_moved = share_bytes(stage.backward_bytes_moved, 1 - weight_share);
     if (stage.backward_input_workspace) {
       input.workspace = *stage.backward_input_workspace;
@@ -355,6 +358,7 @@ class GraphBuilder {
     Op weight = backward_op(i, Phase::backward_weight, stage.backward_weight);
     weight.flops = share(stage.backward_flops, weight_share);
     weight.kernels = weight_share * *weight.kernels;
+    weight.made_of = part_of_backward(stage, true);
     weight.bytes_moved = share_bytes(stage.backward_bytes_moved, weight_share);
     if (stage.backward_weight_workspace) {
       weight.workspace = *stage.backward_weight_workspace;

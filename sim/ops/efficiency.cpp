@@ -418,7 +418,19 @@ std::optional<KernelTime> kernel_time(const Efficiency& efficiency, const Device
   return KernelTime{moving + work.launches * efficiency.kernel_floor, TimedBy::share};
 }
 
+std::optional<KernelTime> Efficiency::time(const StageKernel& of, const Source& source, const Device& device) const {
+  const KernelWork& work = of.work;
+  std::optional<KernelTime> found = kernel_time(*this, device, of.kernel, work);
+  if (!found) {
+    const auto roofline = duration({{}, work.flops, work.bytes, work.launches, work.traffic}, source, device);
+    if (roofline) found = KernelTime{*roofline};
+  }
+  if (found) found->time = of.count * found->time;
+  return found;
+}
+
 std::optional<KernelTime> Efficiency::time(const Graph& graph, const Op& op, const Device& device) const {
+  if (!op.made_of.empty()) return KernelTimes::time(op.made_of, graph.source, device);
   if (!op.flops || !op.bytes_moved) return std::nullopt;
   return kernel_time(*this, device, gpu_kernel(graph, op), {*op.flops, *op.bytes_moved, op.traffic, op.launches});
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "sim/core/kernels/gpu_kernel.h"
 #include "sim/core/scaling.h"
 #include "sim/core/units.h"
 #include "sim/ops/size_grid.h"
@@ -22,34 +23,6 @@ namespace plimsoll {
 
 /// The largest share that a figure may say: what the level-2 cache holds is read faster than from memory.
 inline constexpr double largest_share = 1.5;
-
-/// Kernels whose speeds are measured apart. `other`: none of these.
-enum class KernelKind : std::uint8_t {
-  elementwise,
-  norm,
-  softmax,
-  product,
-  batched_product,
-  attention,  ///< fused: scores are not kept
-  attention_backward,
-  optimizer,
-  convolution,
-  convolution_input_gradient,
-  convolution_weight_gradient,
-  convolution_backward,  ///< both gradients, one after the other
-  other
-};
-
-struct GpuKernel {
-  KernelKind kind = KernelKind::other;
-  std::string dtype;                              ///< what products compute in, as platforms write it: `bf16`
-  double batch = 1, m = 0, n = 0, k = 0;          ///< of products: y(m, n) = x(m, k) w(k, n), `batch` of them
-  bool is_aligned = true;                         ///< of products: rows of every matrix begin at multiples of 16 bytes
-  double sequence = 0, heads = 0, head_size = 0;  ///< of attention; heads of all samples
-  bool is_channels_last = false;                  ///< of convolutions: pictures lie pixel by pixel
-
-  friend bool operator==(const GpuKernel&, const GpuKernel&) = default;
-};
 
 /// Of a product the sizes follow from its flops and how many numbers its two operands and its result have. They say
 /// nothing of how these lie in memory: views and transposed operands are read as well. `other` where they contradict
@@ -67,6 +40,7 @@ struct Spread {
 /// Shares are of the roofline of the device that they are applied to.
 struct Efficiency final : KernelTimes {
   std::optional<KernelTime> time(const Graph&, const Op&, const Device&) const override;
+  std::optional<KernelTime> time(const StageKernel&, const Source&, const Device&) const override;
   Seconds moving(double bytes, const Device&) const override;
   /// Below the least measured size it takes the time of that, above the largest the bandwidth of that.
   std::optional<Seconds> collective(CollectiveKind, std::uint32_t ranks, double bytes) const override;
@@ -92,13 +66,8 @@ struct Efficiency final : KernelTimes {
   std::map<CollectiveKind, SizeGrid> collectives;  ///< logarithm of seconds by ranks of a node and bytes
 };
 
-/// The time of a kernel with so many flops and bytes moved (`traffic` times, by `launches` kernels). Nothing where the
-/// device has no peak of the dtype, no bandwidth, or the kernel is of no measured sort: then the roofline holds.
-struct KernelWork {
-  Flops flops;
-  Bytes bytes;
-  double traffic = 1, launches = 1;
-};
+/// The time of a kernel with so much work. Nothing where the device has no peak of the dtype, no bandwidth, or the
+/// kernel is of no measured sort: then the roofline holds.
 std::optional<KernelTime> kernel_time(const Efficiency&, const Device&, const GpuKernel&, const KernelWork&);
 
 /// The sort whose figure a kernel takes, as files of efficiencies name it.

@@ -108,10 +108,10 @@ class SequenceSlices {
     if (whole.nograd_duration) op.nograd_duration = share * *whole.nograd_duration;
     if (whole.flops) op.flops = Flops{share * whole.flops->count};
     if (whole.bytes_moved) op.bytes_moved = part_of(*whole.bytes_moved);
+    op.made_of = times(share, whole.made_of);
     std::vector<ExchangeShare> exchanges = exchanges_within(whole);
-    for (ExchangeShare& each : exchanges) {
+    for (ExchangeShare& each : exchanges)
       for (Seconds* seconds : {&each.total, &each.exposed, &each.exposed_unsaved}) *seconds = share * *seconds;
-    }
     state_exchanges(op, exchanges);
   }
 

@@ -173,6 +173,7 @@ void take_share(Op& op, double share) {
   if (op.flops) op.flops = Flops{share * op.flops->count};
   if (op.bytes_moved)
     op.bytes_moved = Bytes{static_cast<std::int64_t>(share * static_cast<double>(op.bytes_moved->count))};
+  op.made_of = times(share, op.made_of);
 }
 
 /// Makes the chain, its index and the times of its ops those of the frozen graph.

@@ -292,6 +292,45 @@ TEST_CASE("a graph's ops take the times of tables where the device has them, oth
   CHECK(!timed_by(graph, graph.ops[0], device));
 }
 
+TEST_CASE("a stage takes the sum of the kernels that it is made of where the device has efficiencies", "[efficiency]") {
+  const StageKernel product{{.kind = KernelKind::product, .dtype = "bf16", .m = 1000, .n = 1000, .k = 1000},
+                            {Flops{2e9}, Bytes{6'000'000}},
+                            2,
+                            true};
+  const StageKernel moving{{.kind = KernelKind::elementwise}, {Flops{}, Bytes{3'000'000}}};
+  const StageKernel other{{.kind = KernelKind::other}, {Flops{5e9}, Bytes{1}}};
+  Stage stage;
+  stage.name = "stage";
+  stage.forward = stage.forward_nograd = stage.backward_weight = Seconds{1};
+  stage.backward = Seconds{4};
+  stage.forward_flops = stage.backward_flops = Flops{1e10};
+  stage.forward_bytes_moved = stage.backward_bytes_moved = Bytes{1};
+  stage.forward_made_of = StageKernels({product, moving});
+  stage.backward_made_of = StageKernels({moving, product, other});
+  Chain chain;
+  chain.source.dtype = "bf16";
+  chain.stages = {stage};
+
+  Device device = gpu();
+  CHECK(scaled_to(chain, device).chain.stages[0].forward.value == Approx(10e-6 + 7e-6));  // the stage's roofline
+  auto efficiency = std::make_shared<Efficiency>();
+  efficiency->product.emplace("bf16", SizeGrid({{1000}, {1000}, {1000}}, {logarithm(0.5)}));
+  efficiency->elementwise = 0.75;
+  efficiency->kernel_floor = Seconds{1e-6};
+  device.efficiency = efficiency;
+  const double products = 2 * (6e-6 + 1e-6) / 0.5, moves = 4e-6 + 1e-6, others = 5e-6 + 7e-6;
+  const Stage scaled = scaled_to(chain, device).chain.stages[0];
+  CHECK(scaled.forward.value == Approx(products + moves));
+  CHECK(scaled.backward.value == Approx(products + moves + others));
+  CHECK(scaled.backward_weight.value == Approx(products));
+  chain.stages[0].backward_made_of = StageKernels({moving, other});  // of which none makes gradients of parameters
+  const Stage shared = scaled_to(chain, device).chain.stages[0];
+  CHECK(shared.backward.value == Approx(moves + others));
+  CHECK(shared.backward_weight.value == Approx((moves + others) / 4));
+  device.peak.erase("bf16");  // an unknown kernel: as without the list
+  CHECK(scaled_to(chain, device).refused.find("gives no peak for bf16") != std::string::npos);
+}
+
 // What lies around a place, with its weights, sums to what the grid says there: inside, at points, and beyond borders.
 TEST_CASE("a grid's value is the sum of the shares of its points", "[efficiency]") {
   std::vector<double> values;

@@ -306,6 +306,9 @@ TEST_CASE("re-scaled times are announced in every output", "[program]") {
     const std::string transformer =
         "-t transformer:layers=1,width=64,heads=4,sequence=8" + std::string(view) + " -p h200";
     CHECK(plimsoll("simulate --engine event -s store_all " + transformer).err.find(views) != std::string::npos);
+    const std::string measured = plimsoll("simulate -s store_all " + transformer + ":efficiency=h200_sxm").err;
+    CHECK(measured.find("by the efficiencies 'h200_sxm'") != std::string::npos);
+    CHECK(measured.find(views) == std::string::npos);
   }
   CHECK(plimsoll(question).err.find(views) == std::string::npos);
   CHECK(json_of(question + " --json")["times_rescaled"] == true);

@@ -40,6 +40,15 @@ TEST_CASE("an iteration lies between sums of its kernels at the ends of their sp
   CHECK(made["no_interval"].is_null());
 }
 
+TEST_CASE("a stage's interval is that of the kernels that it is made of", "[interval]") {
+  const std::string words = "-t transformer:layers=2,batch=4,view=",
+                    on = " -p h100_sxm_8:efficiency=h100_sxm -s store_all";
+  const Json chain = simulated(words + "chain" + on), graph = simulated(words + "graph" + on);
+  CHECK(chain["time_low_s"].get<double>() == Approx(graph["time_low_s"].get<double>()));
+  CHECK(chain["time_high_s"].get<double>() == Approx(graph["time_high_s"].get<double>()));
+  CHECK(chain["time_shares"].size() == graph["time_shares"].size());
+}
+
 TEST_CASE("rooflines have a spread of their own, measured times none", "[interval]") {
   const Json roofline = simulated(std::string(gpt2) + "-p h100_sxm_8");
   REQUIRE(roofline["time_shares"].size() == 1);

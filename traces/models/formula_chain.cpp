@@ -8,6 +8,7 @@
 #include "sim/io/input_error.h"
 #include "sim/model/problem.h"
 #include "sim/model/stage_chain.h"
+#include "sim/model/stage_kernels.h"
 
 namespace plimsoll {
 namespace {
@@ -49,6 +50,7 @@ Chain formula_chain(const Graph& graph, std::string_view model) {
     flops = Flops{flops.count + op.flops.value_or(Flops{0}).count};
     (is_forward ? *stage.forward_bytes_moved : *stage.backward_bytes_moved) += op.bytes_moved.value_or(Bytes{0});
   }
+  add_kernels(chain, graph, [](std::uint32_t stage) { return stage; });
   return chain;
 }
 

@@ -7,6 +7,7 @@
 
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
+#include "sim/model/stage_kernels.h"
 #include "traces/models/synthetic.h"
 
 namespace plimsoll {
@@ -207,6 +208,12 @@ Chain transformer_chain(const TransformerChain& shape) {
   loss.has_backward_weight = true;  // it has no parameters
   chain.stages.push_back(std::move(loss));
   chain.boundaries.emplace_back();
+  TransformerChain one = shape;
+  one.layers = 1;
+  add_kernels(chain, transformer_graph(one), [&](std::uint32_t stage) {
+    const std::uint32_t layers_end = 1 + 2 * shape.layers;
+    return stage == 0 ? 0 : stage < layers_end ? 1 + (stage - 1) % 2 : 3 + stage - layers_end;
+  });
   return chain;
 }
 

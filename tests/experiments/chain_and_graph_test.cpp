@@ -1,0 +1,109 @@
+// A model by formula takes as long in stages as op by op, where kernels are timed by efficiencies.
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "platforms/platform_file.h"
+#include "sim/io/json/json.h"
+#include "sim/model/problem.h"
+#include "sim/model/stage_chain.h"
+#include "tests/experiments/run_program.h"
+#include "traces/trace_file.h"
+
+namespace plimsoll {
+namespace {
+
+const std::vector<std::string> platforms_with_tables{"h100_sxm_8:efficiency=h100_sxm", "a100_80g:efficiency=a100_sxm"};
+
+/// Forwards and backwards of one micro-batch, of m.
+double seconds_of(const Problem& problem) {
+  double sum = 0;
+  for (std::size_t o = 0; o < problem.graph.ops.size(); ++o)
+    sum += duration_on(problem, id_at<OpId>(o), DeviceId{0}, Saving::keep).value;
+  return sum;
+}
+
+Problem problem_of(const std::string& trace, const std::string& platform, Backward backward = Backward::whole) {
+  ProblemOptions options;
+  options.micro_batches = 4;
+  options.backward = backward;
+  return std::get<Problem>(make_problem(load_trace(trace).model, load_platform(platform), options));
+}
+
+/// Models by formula in stages and op by op: the same in all that `,view=` does not say.
+const std::vector<std::string> with_two_views{
+    "transformer:layers=3,width=1024,heads=16,sequence=512,batch=4,",
+    "transformer:layers=1,width=768,heads=12,sequence=128,batch=2,vocabulary=50304,dtype=fp16,",
+    "llama:layers=3,width=1024,heads=16,kv_heads=4,inner=2816,sequence=512,batch=2,",
+    "llama:layers=2,width=512,heads=8,inner=1024,sequence=256,experts=4,top_k=2,shared=1,dense_layers=1,",
+    "llama:layers=2,width=512,heads=8,inner=1024,sequence=256,kv_rank=128,rope_size=32,head_size=64,value_size=64,",
+    "llama:layers=2,width=512,heads=8,inner=1024,sequence=256,window=64,lora=8,bias=yes,",
+    "llama3_8b:layers=2,sequence=1024,",
+    "qwen3_0_6b:layers=2,sequence=512,"};
+
+TEST_CASE("a model's chain takes what its graph takes, by efficiencies", "[efficiency][chain]") {
+  for (const std::string& model : with_two_views) {
+    for (const std::string& platform : platforms_with_tables) {
+      INFO(model << " on " << platform);
+      const double graph = seconds_of(problem_of(model + "view=graph", platform));
+      for (const Backward backward : {Backward::whole, Backward::split}) {
+        CHECK(seconds_of(problem_of(model + "view=chain", platform, backward)) == Approx(graph).epsilon(1e-9));
+      }
+    }
+  }
+}
+
+// Planners read the stages' times, schedules those of their ops: the same, also where a backward is in two parts.
+TEST_CASE("stages have the times of their ops, by efficiencies", "[efficiency][chain]") {
+  for (const std::string& model : with_two_views) {
+    INFO(model);
+    ProblemOptions options;
+    options.backward = Backward::split;
+    const Problem problem = std::get<Problem>(
+        make_problem(load_trace(model + "view=chain").model, load_platform(platforms_with_tables[0]), options));
+    const auto time = [&](OpId op) { return duration_on(problem, op, DeviceId{0}, Saving::keep).value; };
+    for (std::size_t i = 0; i < problem.chain->stages.size(); ++i) {
+      const Stage& stage = problem.chain->stages[i];
+      CHECK(stage.forward.value == Approx(time(problem.index->forward[i])));
+      CHECK(stage.backward_weight.value == Approx(time(problem.index->weight[i])).margin(1e-15));
+      CHECK((stage.backward - stage.backward_weight).value == Approx(time(problem.index->backward[i])).margin(1e-15));
+    }
+  }
+}
+
+TEST_CASE("other models by formula take as long when cut into stages, by efficiencies", "[efficiency][chain]") {
+  for (const char* model : {"gpt2:layers=2,sequence=256,batch=2", "bert:layers=2,sequence=128,batch=2",
+                            "opt:layers=2,sequence=128", "vit:layers=2,batch=2", "resnet50:batch=2"}) {
+    INFO(model);
+    Problem problem = problem_of(model, platforms_with_tables[0]);
+    const double graph = seconds_of(problem);
+    auto chain = as_chain(std::move(problem), Backward::whole);
+    if (std::get_if<std::string>(&chain) != nullptr) {
+      CHECK(std::get<std::string>(chain).find("goes back") != std::string::npos);
+      continue;
+    }
+    CHECK(seconds_of(std::get<Problem>(chain)) == Approx(graph).epsilon(1e-9));
+  }
+}
+
+// A stage begins when all of its kernels are issued, a graph's op when its own are. That shows where neither the host
+// nor the device binds: a transformer of four layers of width 256 at 5 us a kernel is 2.8 % off.
+TEST_CASE("a chain that a host issues takes what its graph takes", "[efficiency][chain][program]") {
+  for (const char* model :
+       {"transformer:layers=12,batch=8", "llama:layers=4,width=1024,heads=16,inner=2816,sequence=512"}) {
+    for (const char* launch : {"5us", "29us"}) {
+      const auto time = [&](const std::string& view) {
+        const ProgramRun run = plimsoll("simulate --engine event --json -s store_all -t " + std::string(model) + view +
+                                        " -p h100_sxm_8:efficiency=h100_sxm,host_launch=" + launch);
+        REQUIRE(run.exit_code == 0);
+        return Json::parse(run.out)["makespan_s"].get<double>();
+      };
+      INFO(model << ", " << launch);
+      CHECK(time(",view=chain") == Approx(time(",view=graph")).epsilon(0.02));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
