@@ -263,8 +263,8 @@ class LlamaBuilder : private LlamaBlocks {
   Graph run() {
     TensorId x = embedding();
     for (std::uint32_t layer = 0; layer < of_.layers; ++layer) {
-      const bool is_dense =
-          of_.experts == 0 || layer<of_.dense_layers, is_full = of_.full_every> 0 && (layer + 1) % of_.full_every == 0;
+      const bool is_dense = of_.experts == 0 || layer < of_.dense_layers;
+      const bool is_full = of_.full_every > 0 && (layer + 1) % of_.full_every == 0;
       window_ = is_full ? 0 : of_.window;
       x = block(x, fmt::format("layer{}.attention", layer), [&](TensorId normed, const std::string& name) {
         return of_.kv_rank > 0 ? latent_attention(normed, name) : attention(normed, name);
