@@ -14,10 +14,6 @@ constexpr std::uint32_t source = 0, sink = 1, no_node = UINT32_MAX;
 /// Of the time of all that may run again: a cut that is better by less is no better.
 constexpr double close = 1e-10;
 
-double cost(const SnapshotCut& cut, double price) {
-  return cut.extra.value + price * cut.weight;
-}
-
 /// Where both cost the same; the first keeps more.
 double meeting(const SnapshotCut& more, const SnapshotCut& less) {
   return (less.extra - more.extra).value / (more.weight - less.weight);
@@ -40,20 +36,19 @@ void SnapshotCuts::build() {
     if (!op.reads.empty() || !op.makes.empty()) node_of_[o] = nodes++;
     could_leave_ += out() * op.first.value;
   }
-  struct Arc {
-    std::uint32_t from, to;
-    double seconds, bytes;
-    std::optional<std::uint32_t> value = {};
+  std::vector<std::optional<std::uint32_t>> kept_by;
+  const auto arc = [&](const PricedArc& made, std::optional<std::uint32_t> value = {}) {
+    arcs_.push_back(made);
+    kept_by.push_back(value);
   };
-  std::vector<Arc> arcs;
   for (std::size_t o = 0; o < model_.ops.size(); ++o) {
     if (node_of_[o] == no_node || node_of_[o] == source) continue;
     const SnapshotOp& op = model_.ops[o];
     if (side[o] == Side::beside) {
-      if (out() > 0) arcs.push_back({node_of_[o], sink, 0, out() * op.first.value});
+      if (out() > 0) arc({node_of_[o], sink, 0, out() * op.first.value});
       continue;
     }
-    arcs.push_back({node_of_[o], sink, op.once ? FlowGraph::unlimited : op.again.value, 0});
+    arc({node_of_[o], sink, op.once ? FlowGraph::unlimited : op.again.value, 0});
     if (!op.once) again_ += op.again.value;
   }
   for (std::uint32_t v = 0; v < model_.values.size(); ++v) {
@@ -70,21 +65,23 @@ void SnapshotCuts::build() {
     }
     if (readers.empty()) continue;
     if (std::ranges::find(readers, source) != readers.end()) {
-      arcs.push_back({source, maker, 0, bytes, v});
+      arc({source, maker, 0, bytes}, v);
     } else if (readers.size() == 1) {
-      arcs.push_back({readers.front(), maker, 0, bytes, v});
+      arc({readers.front(), maker, 0, bytes}, v);
     } else {
       const std::uint32_t any = nodes++;
-      for (const std::uint32_t r : readers) arcs.push_back({r, any, FlowGraph::unlimited, 0});
-      arcs.push_back({any, maker, 0, bytes, v});
+      for (const std::uint32_t r : readers) arc({r, any, FlowGraph::unlimited, 0});
+      arc({any, maker, 0, bytes}, v);
     }
   }
   network_ = FlowGraph(nodes);
-  for (const Arc& arc : arcs) {
-    const bool is_priced = arc.seconds < FlowGraph::unlimited;
-    const std::size_t edge = network_.edge(arc.from, arc.to, is_priced ? 0 : FlowGraph::unlimited);
-    if (is_priced) priced_.push_back({edge, arc.seconds, arc.bytes, arc.value});
+  for (std::size_t a = 0; a < arcs_.size(); ++a) {
+    const auto& [from, to, seconds, bytes] = arcs_[a];
+    const bool is_priced = seconds < FlowGraph::unlimited;
+    const std::size_t edge = network_.edge(from, to, is_priced ? 0 : FlowGraph::unlimited);
+    if (is_priced) priced_.push_back({edge, seconds, bytes, kept_by[a]});
   }
+  nodes_ = nodes;
   std::vector<bool> nothing(nodes, false);
   nothing[source] = true;
   keep_all_ = counted(nothing, 0).weight;
@@ -123,25 +120,16 @@ SnapshotCut SnapshotCuts::counted(const std::vector<bool>& source_side, double p
   return cut;
 }
 
-SnapshotCut SnapshotCuts::cut(double price, bool bytes_only) {
+SnapshotCut SnapshotCuts::at(double price) {
   EXPECTS(price >= 0);
-  const double at_most = (bytes_only ? 1 : price) * keep_all_;  // what a smallest cut costs
-  const double scale = capacity_scale(bytes_only ? 0 : again_, at_most);
+  const double scale = capacity_scale(again_, price * keep_all_);
   for (const auto& [edge, seconds, bytes, value] : priced_) {
-    network_.set_capacity(edge, whole_capacity(scale * (bytes_only ? bytes : seconds + price * bytes)));
+    network_.set_capacity(edge, whole_capacity(scale * (seconds + price * bytes)));
   }
   const FlowGraph::Cut smallest = network_.cut(source, sink);
   SnapshotCut result = counted(smallest.source_side, price);
-  if (!bytes_only) result.value = smallest.flow / scale * (1 - flow_rounding);
+  result.value = smallest.flow / scale * (1 - flow_rounding);
   return result;
-}
-
-SnapshotCut SnapshotCuts::at(double price) {
-  return cut(price, false);
-}
-
-SnapshotCut SnapshotCuts::least_bytes() {
-  return cut(0, true);
 }
 
 void SnapshotCuts::decide(std::uint32_t value, std::optional<bool> kept) {
@@ -183,50 +171,98 @@ std::optional<SnapshotCut> SnapshotCuts::decided_at(double price) {
   return result;
 }
 
+/// Best ones at their prices.
+SnapshotCut SnapshotCuts::found(const std::vector<bool>& source_side, double price) const {
+  SnapshotCut cut = counted(source_side, price);
+  cut.value = least_cost(arcs_, source_side, price, keep_all_);
+  return cut;
+}
+
+/// With the one that runs nothing again, and, with copies, the one behind which what is to leave takes as long as what
+/// leaves meanwhile.
+void SnapshotCuts::begin() {
+  if (!steps_.empty()) return;
+  behind_.emplace(nodes_, arcs_, keep_all_);
+  steps_.push_back({counted(behind_->source_side(), 0)});
+  if (!(out() > 0)) return find_least_bytes();
+  const double price = 1 / out();
+  const CutsBetween::Found dearest = behind_->at(price);
+  steps_.push_back({found(behind_->source_side(dearest), price), behind_->before(dearest)});
+  behind_ = behind_->behind(dearest);
+}
+
+/// The last one keeps the fewest bytes, whatever it takes.
+void SnapshotCuts::find_least_bytes() {
+  if (!behind_) return;
+  const CutsBetween::Found least = behind_->at(FlowGraph::unlimited);
+  Step last{counted(behind_->source_side(least), 0), behind_->before(least)};
+  last.is_dear = out() > 0;
+  steps_.push_back(std::move(last));
+  behind_.reset();
+}
+
+/// Whether a better one was found between it and the one before.
+bool SnapshotCuts::splits(std::size_t step, Proof proof) {
+  Step& less = steps_[step];
+  const SnapshotCut& more = steps_[step - 1].cut;
+  if (less.is_next && (less.price || proof == Proof::none)) return false;
+  if (!(more.weight > less.cut.weight && less.cut.extra > more.extra)) {
+    less.is_next = true;
+    return false;
+  }
+  const double price = meeting(more, less.cut);
+  const CutsBetween::Found between = less.before->at(price);
+  const double cost_more = between.seconds + price * between.bytes;
+  if (cost_more >= -close * again_) {
+    less.is_next = true;
+    if (proof == Proof::none) return false;
+    less.price = price;
+    less.value = least_cost(arcs_, less.before->source_side(between), price, keep_all_);
+    return false;
+  }
+  Step made{found(less.before->source_side(between), price), less.before->before(between)};
+  made.is_dear = less.is_dear;
+  less.before = less.before->behind(between);
+  steps_.insert(steps_.begin() + static_cast<std::ptrdiff_t>(step), std::move(made));
+  return true;
+}
+
 InstantBound SnapshotCuts::bound(Bytes budget) {
   InstantBound bound;
   const double room = static_cast<double>((budget - instant_.bytes).count) + could_leave_;
-  const auto gains = [&](const SnapshotCut& cut) {
-    const double paid = cut.price * room;
-    const double extra = cut.value - paid - flow_rounding * (cut.value + std::abs(paid));
+  const auto gains = [&](double price, double value) {
+    const double paid = price * room;
+    const double extra = value - paid - flow_rounding * (value + std::abs(paid));
     if (extra <= bound.extra.value) return;
     bound.extra = Seconds{extra};
-    bound.price = cut.price;
+    bound.price = price;
   };
-  if (!nothing_again_) nothing_again_ = at(0);
-  SnapshotCut over = *nothing_again_;
-  if (over.weight <= room) {
-    bound.within = std::move(over);
+  begin();
+  const auto first_within = [&] {
+    const auto fits = [&](const Step& step) { return step.cut.weight <= room || step.is_dear; };
+    return static_cast<std::size_t>(std::ranges::find_if(steps_, fits) - steps_.begin());
+  };
+  std::size_t within = first_within();
+  if (within == steps_.size() || steps_[within].is_dear) {
+    const SnapshotCut& last = steps_[within - 1].cut;
+    if (out() > 0) {  // the more has to leave the longer it takes
+      gains(last.price, last.value);
+      bound.over = last;
+    } else {
+      bound.needs = instant_.bytes + last.kept_bytes;
+    }
     return bound;
   }
-  SnapshotCut within;
-  if (out() > 0) {
-    within = at(1 / out());
-    gains(within);
-    if (within.weight > room) {  // the more has to leave the longer it takes
-      bound.over = std::move(within);
-      return bound;
-    }
-  } else {
-    if (!least_bytes_) least_bytes_ = least_bytes();
-    within = *least_bytes_;
-    if (within.weight > room) {
-      bound.needs = instant_.bytes + within.kept_bytes;
-      return bound;
-    }
+  while (within > 0 && splits(within, Proof::value)) within = first_within();
+  bound.within = steps_[within].cut;
+  if (within == 0) return bound;
+  bound.over = steps_[within - 1].cut;
+  gains(bound.over->price, bound.over->value);
+  gains(bound.within->price, bound.within->value);
+  if (const std::optional<double> price = steps_[within].price) {
+    gains(*price, steps_[within].value);
+    if (bound.extra > Seconds{0}) bound.price = *price;  // of more memory, where the bound bends at the budget
   }
-  while (over.weight > within.weight && within.extra > over.extra) {
-    const double price = meeting(over, within);
-    SnapshotCut between = at(price);
-    gains(between);
-    if (cost(between, price) >= cost(over, price) - close * again_) {
-      if (bound.extra > Seconds{0}) bound.price = price;  // of more memory, where the bound bends at the budget
-      break;
-    }
-    (between.weight > room ? over : within) = std::move(between);
-  }
-  bound.over = std::move(over);
-  bound.within = std::move(within);
   return bound;
 }
 
@@ -235,26 +271,17 @@ Bytes SnapshotCuts::fits(const SnapshotCut& cut) const {
 }
 
 std::vector<SnapshotCut> SnapshotCuts::front() {
+  begin();
+  find_least_bytes();
+  for (std::size_t step = 1; step < steps_.size();) {
+    if (!splits(step, Proof::none)) ++step;
+  }
   std::vector<SnapshotCut> front;
-  std::vector<SnapshotCut> ahead;  // not looked at yet: weights rise from the last one on
-  front.push_back(at(0));
-  ahead.push_back(least_bytes());
-  while (!ahead.empty()) {
-    const SnapshotCut& more = front.back();
-    const SnapshotCut& less = ahead.back();
-    if (more.weight > less.weight && less.extra > more.extra) {
-      const double price = meeting(more, less);
-      SnapshotCut between = at(price);
-      if (cost(between, price) < cost(more, price) - close * again_) {
-        ahead.push_back(std::move(between));
-        continue;
-      }
-    }
-    if (less.weight < more.weight || less.extra < more.extra) {
-      if (less.extra <= more.extra) front.pop_back();
-      front.push_back(std::move(ahead.back()));
-    }
-    ahead.pop_back();
+  for (const Step& step : steps_) {
+    const bool is_new = front.empty() || step.cut.weight < front.back().weight || step.cut.extra < front.back().extra;
+    if (!is_new) continue;
+    if (!front.empty() && step.cut.extra <= front.back().extra) front.pop_back();
+    front.push_back(step.cut);
   }
   return front;
 }

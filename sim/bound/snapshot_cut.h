@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/bound/cuts_between.h"
 #include "sim/bound/max_flow.h"
 #include "sim/bound/snapshot_model.h"
 
@@ -42,8 +43,6 @@ class SnapshotCuts {
 
   /// A best one at a price of at least 0; of several the one that runs the least.
   SnapshotCut at(double price);
-  /// One that keeps the fewest bytes, whatever it takes.
-  SnapshotCut least_bytes();
 
   /// From now on all cuts keep the value and pay for it, or do without it; unset: either. Not with copies.
   void decide(std::uint32_t value, std::optional<bool> kept);
@@ -61,18 +60,32 @@ class SnapshotCuts {
   std::vector<SnapshotCut> front();
 
  private:
-  /// An edge of the network: capacity = seconds + price * bytes.
+  /// An edge of the network that may be cut.
   struct Priced {
     std::size_t edge;
     double seconds, bytes;
     std::optional<std::uint32_t> value;  ///< that it keeps
   };
 
+  /// Of the best ones those found so far: weights fall from one to the next.
+  struct Step {
+    SnapshotCut cut;
+    std::optional<CutsBetween> before = {};  ///< between the one before and this
+    bool is_next = false;                    ///< no better one lies between
+    bool is_dear = false;                    ///< its price is more than copies take
+    std::optional<double> price = {};        ///< of both; set: `value` is known
+    double value = 0;                        ///< as that of a cut
+  };
+  enum class Proof { none, value };
+
   double out() const { return model_.rules.out.value; }
   void build();
-  SnapshotCut cut(double price, bool bytes_only);
   bool is_decided(std::uint32_t value, bool kept) const;
   SnapshotCut counted(const std::vector<bool>& source_side, double price) const;
+  SnapshotCut found(const std::vector<bool>& source_side, double price) const;
+  void begin();
+  void find_least_bytes();
+  bool splits(std::size_t step, Proof);
 
   const SnapshotModel& model_;
   Instant instant_;
@@ -82,7 +95,10 @@ class SnapshotCuts {
   double again_ = 0, keep_all_ = 0;           ///< seconds of all that may run again; weight where nothing does
   double could_leave_ = 0;                    ///< bytes, before the instant, where all that may run before it does
   std::vector<std::optional<bool>> decided_;  ///< by value; empty: none is
-  std::optional<SnapshotCut> nothing_again_, least_bytes_;  ///< where every search begins
+  std::uint32_t nodes_ = 0;                   ///< of the network
+  std::vector<PricedArc> arcs_;
+  std::vector<Step> steps_;            ///< the first runs nothing again
+  std::optional<CutsBetween> behind_;  ///< what lies behind the last one
 };
 
 }  // namespace plimsoll

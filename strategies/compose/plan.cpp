@@ -27,7 +27,7 @@ const Pass* partitioning(std::span<const Pass> passes) {
 /// parameters or states plans the updates itself.
 Bytes least_for_updates(const PartTask& task, std::span<const Pass> memory) {
   if (std::ranges::any_of(memory, [](const Pass& pass) { return pass.strategy->moves_parameters(); })) return {};
-  return tape_cost(task.problem, task.part(), planned_ops(task, store_all_ops(task)).tape).at_updates;
+  return tape_cost(task.problem, task.part(), tape_of_ops(task.problem.graph, store_all_ops(task))).at_updates;
 }
 
 /// The outcome of planners within a budget, for a problem whose updates take so much.

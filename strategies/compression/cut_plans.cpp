@@ -158,7 +158,7 @@ std::optional<Tape> CutPlans::tape_of(const PackedCuts& cuts, const KeptChoice& 
   }
   const std::optional<OpSequence> sequence = recompute_order_at(ops_, evicted, instant_);
   if (!sequence) return std::nullopt;
-  Tape tape = planned_ops(task_, *sequence).tape;
+  Tape tape = tape_of_ops(task_.problem.graph, *sequence);
   std::vector<const KeptWay*> way_in(graph.storages, nullptr);
   for (const std::uint32_t v : cuts.values()) {
     if (!choice.is_kept(v) || choice.way(v) == 0) continue;

@@ -483,7 +483,7 @@ std::optional<Tape> FormPlans::tape_again(const std::vector<std::uint32_t>& form
     }
   }
   const std::optional<OpSequence> sequence = recompute_order(*ops_, evicted);
-  return sequence ? std::optional(planned_ops(task_, *sequence).tape) : std::nullopt;
+  return sequence ? std::optional(tape_of_ops(task_.problem.graph, *sequence)) : std::nullopt;
 }
 
 void FormPlans::add(const std::vector<std::uint32_t>& forms) {

@@ -16,11 +16,15 @@ OpSequence store_all_ops(const PartTask& task) {
   return sequence;
 }
 
-PlannedTape planned_ops(const PartTask& task, const OpSequence& sequence) {
+Tape tape_of_ops(const Graph& graph, const OpSequence& sequence) {
   Tape tape;
   tape.actions.reserve(3 * sequence.size());
   for (const OpRun& each : sequence) tape.actions.push_back(run(each.op, each.saving, each.implementation));
-  tape = with_drops(task.problem.graph, std::move(tape));
+  return with_drops(graph, std::move(tape));
+}
+
+PlannedTape planned_ops(const PartTask& task, const OpSequence& sequence) {
+  Tape tape = tape_of_ops(task.problem.graph, sequence);
   const TapeCost cost = tape_cost(task.problem, task.part(), tape);
   return {std::move(tape), cost.peak, cost.makespan, std::nullopt};
 }

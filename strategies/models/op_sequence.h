@@ -23,7 +23,8 @@ using OpSequence = std::vector<OpRun>;
 /// The ops of the part once each, in their order.
 OpSequence store_all_ops(const PartTask&);
 
-/// The tape with its exact promise.
+Tape tape_of_ops(const Graph&, const OpSequence&);
+/// That tape with its exact promise.
 PlannedTape planned_ops(const PartTask&, const OpSequence&);
 
 struct SequencedTape : PlannedTape {

@@ -32,6 +32,24 @@ def run(*arguments):
     return subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False)
 
 
+def bytes_saved_by_hooks(modules, loss, x, apart):
+    """Bytes of all storages that autograd saves when the modules and the loss run on x, without those at the addresses `apart`."""
+    saved = {}
+
+    def count(tensor):
+        storage = tensor.storage()
+        if storage.data_ptr() not in apart:
+            saved[storage.data_ptr()] = len(storage) * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        value = x
+        for module in modules:
+            value = module(value)
+        loss(value)
+    return sum(saved.values())
+
+
 def measured_apart(arguments):
     """(exit code, what it said)"""
     measuring = measuring_process()

@@ -6,7 +6,7 @@ import unittest
 from plimsoll.trace.errors import MeasurementError
 
 from .peaks import plain_peak, store_all_peak
-from .support import NO_TORCH, SMALL_GPT, WithFolder, torch
+from .support import NO_TORCH, SMALL_GPT, WithFolder, bytes_saved_by_hooks, torch
 from .turns import eleventh
 from .user_models import USER_MODEL
 
@@ -184,26 +184,14 @@ class ChainTrace(WithFolder):
             stages, loss, x = names[name]()
             modules = [stage[1] if isinstance(stage, tuple) else stage for stage in stages]
             apart = {p.data_ptr() for module in modules for p in [*module.parameters(), *module.buffers()]}
-            saved = {}
-
-            def count(tensor):
-                storage = tensor.storage()
-                if storage.data_ptr() not in apart:
-                    saved[storage.data_ptr()] = len(storage) * tensor.element_size()
-                return tensor
-
-            with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-                value = x
-                for module in modules:
-                    value = module(value)
-                value = loss(value)
+            saved = bytes_saved_by_hooks(modules, loss, x, apart)
             inner = sum(tensor["bytes"] for stage in trace["stages"] for tensor in stage.get("saved_tensors", []))
             used = {use["tensor"] for stage in trace["stages"] for use in stage.get("boundary_uses", [])}
             total = inner + sum(trace["tensors"][tensor]["bytes"] for tensor in used)
             # The targets of a loss were there before.
             elsewhere = sum(trace["source"].get("saved_but_alive_before_and_not_counted_bytes", {}).values())
             with self.subTest(name):
-                self.assertEqual(total + elsewhere, sum(saved.values()))
+                self.assertEqual(total + elsewhere, saved)
 
     def test_what_a_function_keeps_in_its_ctx_and_the_number_of_a_product_are_saved(self):
         """x (4, 8) -> its square, times 0.3: kept are 2 x, x itself and the number, which is a tensor of 8 bytes."""

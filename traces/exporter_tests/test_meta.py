@@ -3,7 +3,7 @@
 import os
 import unittest
 
-from .support import MODELS, NO_TORCH, SMALL_GPT, WithFolder, run, torch
+from .support import MODELS, NO_TORCH, SMALL_GPT, WithFolder, bytes_saved_by_hooks, run, torch
 from .user_models import USER_MODEL
 
 MEASURED_ALONE = ("time_s", "workspace_bytes")
@@ -58,21 +58,9 @@ class MetaTrace(WithFolder):
             modules = [stage[1] if isinstance(stage, tuple) else stage for stage in stages]
             apart = {tensor.data_ptr() for module in modules for tensor in [*module.parameters(), *module.buffers()]} | {x.data_ptr()}
             there = storages_seen_by_python()  # targets of a loss
-            saved = {}
-
-            def count(tensor):
-                storage = tensor.storage()
-                if storage.data_ptr() not in apart and storage.data_ptr() not in there:
-                    saved[storage.data_ptr()] = len(storage) * tensor.element_size()
-                return tensor
-
-            with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-                value = x
-                for module in modules:
-                    value = module(value)
-                value = loss(value)
+            saved = bytes_saved_by_hooks(modules, loss, x, apart | there)
             with self.subTest(name):
-                self.assertEqual(kept_bytes(self.trace(name, "--graph", "--meta")), sum(saved.values()))
+                self.assertEqual(kept_bytes(self.trace(name, "--graph", "--meta")), saved)
 
     def test_a_model_larger_than_any_memory_has_a_graph(self):
         trace = self.trace("gpt", "--graph", "--meta", "--layers", "2", "--width", "65536", "--heads", "64", "--sequence", "8", "--vocabulary", "64")

@@ -54,7 +54,7 @@ class PassesOnPart {
     if (alone_passes_.empty()) {
       for (PlannedTape& made : over_range(by_themselves, levels_alone)) add(std::move(made));
     } else if (themselves_.empty()) {
-      unmoved_ = planned_ops(alone_task_, store_all_ops(alone_task_)).tape;
+      unmoved_ = tape_of_ops(alone_task_.problem.graph, store_all_ops(alone_task_));
       add_all([&](std::span<const std::optional<Bytes>> budgets) {
         return tapes_of_passes(alone_task_, alone_passes_, budgets);
       });

@@ -215,7 +215,8 @@ class OffloadModelBuilder {
 
 std::variant<OffloadModel, std::string> offload_model(const PartTask& task, const Tape* before, MemoryId store) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) return "activations are offloaded on one device only";
-  if (before == nullptr) return OffloadModelBuilder(task, planned_ops(task, store_all_ops(task)).tape, store).build();
+  if (before == nullptr)
+    return OffloadModelBuilder(task, tape_of_ops(task.problem.graph, store_all_ops(task)), store).build();
   for (const Action& action : before->actions) {
     const bool moves = action.kind != ActionKind::run && action.kind != ActionKind::drop &&
                        action.kind != ActionKind::pack && action.kind != ActionKind::unpack;

@@ -167,7 +167,7 @@ class PoetPlanner {
   void add_solution(const CheckmateModel& program, const std::vector<double>& solution, Bytes budget) {
     const OpSequence sequence = program.plan(solution);
     if (!is_runnable(model_, sequence)) return;
-    const Tape tape = planned_ops(task_, sequence).tape;
+    const Tape tape = tape_of_ops(task_.problem.graph, sequence);
     const std::variant<OffloadModel, std::string> made = offload_model(task_, &tape);
     const auto& model = std::get<OffloadModel>(made);
     std::vector<std::size_t> stages;  // by position

@@ -65,9 +65,14 @@ class SnapshotCopies {
   };
   /// Nothing, too, where that is no faster than the fastest so far.
   std::optional<Placed> placed(Bytes budget, const Again&, std::optional<Seconds> fastest, std::uint32_t chunks) const;
-  std::optional<Placed> fastest(Bytes budget, std::uint32_t chunks, std::optional<Placed> best) const;
+  /// The fastest of what some shares of all that could be kept lead to, values leaving in up to so many chunks, or the
+  /// first.
+  enum class Wanted { fastest, any };
+  std::optional<Placed> found(Bytes budget, std::uint32_t chunks, Wanted, std::optional<Placed> best) const;
+  std::optional<PlannedTape> planned(Bytes budget, const std::optional<Placed>&) const;
   std::optional<PlannedTape> within(Bytes budget) const;
   const PlannedTape* at_level(std::size_t level);
+  bool has_plan(std::size_t level);
 
   /// That one, with what it was asked.
   class Bound {
@@ -90,6 +95,7 @@ class SnapshotCopies {
   Seconds before_;                                             // work before the instant
   std::vector<Bytes> levels_;                                  // of memory, ascending
   std::map<std::size_t, std::optional<PlannedTape>> planned_;  // by level
+  std::map<std::size_t, bool> has_;                            // by level
 };
 
 std::optional<SnapshotCopies> SnapshotCopies::make(const PartTask& task, SnapshotPlans& plans, std::uint32_t chunks) {
@@ -137,8 +143,8 @@ std::optional<SnapshotCopies::Placed> SnapshotCopies::placed(Bytes budget, const
   if (fastest && plans_.work_with(again) >= *fastest) return std::nullopt;
   const std::optional<OpSequence> sequence = plans_.sequence_of(again);
   if (!sequence) return std::nullopt;
-  const PlannedTape tape = planned_ops(task_, *sequence);
-  std::variant<OffloadModel, std::string> made = offload_model(task_, &tape.tape);
+  const Tape tape = tape_of_ops(task_.problem.graph, *sequence);
+  std::variant<OffloadModel, std::string> made = offload_model(task_, &tape);
   OffloadModel* model = std::get_if<OffloadModel>(&made);
   if (model == nullptr) return std::nullopt;
   const std::optional<std::vector<OffloadItem>> leaving = leaving_items(*model, out_, budget, chunks);
@@ -148,17 +154,22 @@ std::optional<SnapshotCopies::Placed> SnapshotCopies::placed(Bytes budget, const
   return Placed{std::move(*model), std::move(copies->moves), copies->makespan};
 }
 
-/// The fastest of what some shares of all that could be kept lead to, values leaving in up to so many chunks.
-std::optional<SnapshotCopies::Placed> SnapshotCopies::fastest(Bytes budget, std::uint32_t chunks,
-                                                              std::optional<Placed> best) const {
+/// Of many ops no larger share is tried than one whose copies already make it wait.
+std::optional<SnapshotCopies::Placed> SnapshotCopies::found(Bytes budget, std::uint32_t chunks, Wanted wanted,
+                                                            std::optional<Placed> best) const {
   const double room =
       static_cast<double>((budget - plans_.beside()).count) + std::min(out_.bandwidth.value * before_.value, 1e18);
-  double best_share = 0;
+  double best_share = 0, least_waiting = std::numeric_limits<double>::infinity();
   std::vector<Again> tried;
   const auto attempt = [&](double share) {
-    Again again = plans_.again_within(Bytes{static_cast<std::int64_t>(share * room)});
+    if (share > least_waiting || (wanted == Wanted::any && best)) return;
+    const Bytes kept{static_cast<std::int64_t>(share * room)};
+    if (best && plans_.least_work_within(kept) >= best->makespan) return;
+    Again again = plans_.again_within(kept);
     if (std::ranges::find(tried, again) != tried.end()) return;
     std::optional<Placed> made = placed(budget, again, best ? std::optional(best->makespan) : std::nullopt, chunks);
+    const bool waits = made && made->makespan > (1 + model_tolerance) * plans_.work_with(again);
+    if (waits && !plans_.is_small()) least_waiting = std::min(least_waiting, share);
     tried.push_back(std::move(again));
     if (!made || (best && best->makespan <= made->makespan)) return;
     best = std::move(made);
@@ -174,14 +185,26 @@ std::optional<SnapshotCopies::Placed> SnapshotCopies::fastest(Bytes budget, std:
   return best;
 }
 
+std::optional<PlannedTape> SnapshotCopies::planned(Bytes budget, const std::optional<Placed>& made) const {
+  std::optional<PlannedTape> plan = made ? planned_moves(task_, made->model, made->moves) : std::nullopt;
+  return plan && plan->peak <= budget ? plan : std::nullopt;
+}
+
 std::optional<PlannedTape> SnapshotCopies::within(Bytes budget) const {
-  std::optional<Placed> best = fastest(budget, 1, std::nullopt);
+  std::optional<Placed> best = found(budget, 1, Wanted::fastest, std::nullopt);
   for (std::uint32_t chunks = 2; chunks <= chunks_ && plans_.is_small(); chunks *= 2) {
     if (best && best->makespan <= 1.001 * bound(budget)) break;  // near enough, as for `portfolio`
-    best = fastest(budget, chunks, std::move(best));
+    best = found(budget, chunks, Wanted::fastest, std::move(best));
   }
-  std::optional<PlannedTape> plan = best ? planned_moves(task_, best->model, best->moves) : std::nullopt;
-  return plan && plan->peak <= budget ? plan : std::nullopt;
+  return planned(budget, best);
+}
+
+/// Of many ops by the first plan, which takes a tenth of the time.
+bool SnapshotCopies::has_plan(std::size_t level) {
+  if (plans_.is_small() || planned_.contains(level)) return at_level(level) != nullptr;
+  const auto [at, is_new] = has_.try_emplace(level);
+  if (is_new) at->second = planned(levels_[level], found(levels_[level], 1, Wanted::any, std::nullopt)).has_value();
+  return at->second;
 }
 
 const PlannedTape* SnapshotCopies::at_level(std::size_t level) {
@@ -208,7 +231,7 @@ std::optional<Bytes> SnapshotCopies::least(Bytes most) {
   const std::size_t end = high;
   while (low < high) {
     const std::size_t middle = levels_.size() > few ? low + (high - low) / 2 : low;
-    if (at_level(middle) != nullptr) {
+    if (has_plan(middle)) {
       high = middle;
     } else {
       low = middle + 1;

@@ -82,6 +82,8 @@ class SnapshotPlans {
   Seconds time_before() const;
   /// Of one micro-batch where these run again.
   Seconds work_with(const Again&) const;
+  /// No more than that of what the instant may keep so many bytes of.
+  Seconds least_work_within(Bytes kept) const { return front_.once() + front_.again(beside_ + kept); }
 
   /// At which the best plan changes, or, of a large part, the bends of the bound that are plans as they are.
   std::vector<Bytes> budgets();

@@ -18,7 +18,7 @@ Tape tape_of(const PartTask& task, const Tape* before) {
   if (task.partition.parts.size() > 1 || task.in_flight > 1) {
     throw InputError("backward_updates: works on one device and the whole graph only");
   }
-  if (before == nullptr) return planned_ops(task, store_all_ops(task)).tape;
+  if (before == nullptr) return tape_of_ops(task.problem.graph, store_all_ops(task));
   if (!before->end.empty()) throw InputError("backward_updates: the pass before places the updates already");
   return *before;
 }

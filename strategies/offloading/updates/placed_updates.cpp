@@ -337,7 +337,7 @@ Tape tape_to_update(const PartTask& task, const Tape* before, std::string_view s
   if (disk && !memory_at(platform, device, place::disk)) {
     throw InputError(fmt::format("{}: platform '{}' has no disk behind the host", strategy, platform.name));
   }
-  return before != nullptr ? *before : planned_ops(task, store_all_ops(task)).tape;
+  return before != nullptr ? *before : tape_of_ops(task.problem.graph, store_all_ops(task));
 }
 
 Tape with_gradients_on_host(const Problem& problem, Tape tape) {

@@ -109,7 +109,7 @@ std::vector<ChainSequence> persistent(const ChainModel& model, std::size_t i, st
 
 std::vector<Base> bases(const PartTask& task, bool again, std::size_t most_values) {
   std::vector<Base> all;
-  all.emplace_back(task, planned_ops(task, store_all_ops(task)).tape);
+  all.emplace_back(task, tape_of_ops(task.problem.graph, store_all_ops(task)));
   if (all[0].values.empty() || all[0].values.size() > most_values) return {};
   if (!again) return all;
   const OpModel model = op_model(task);
@@ -130,7 +130,7 @@ std::vector<Base> bases(const PartTask& task, bool again, std::size_t most_value
     if (!sequence) continue;
     std::vector<std::pair<OpId, Saving>> runs;
     for (const OpRun& run : *sequence) runs.emplace_back(run.op, run.saving);
-    if (known.insert(std::move(runs)).second) all.emplace_back(task, planned_ops(task, *sequence).tape);
+    if (known.insert(std::move(runs)).second) all.emplace_back(task, tape_of_ops(task.problem.graph, *sequence));
   }
   if (!task.problem.chain) return all;
   const ChainPart part = chain_part(task.problem, task.part());

@@ -110,7 +110,7 @@ TEST_CASE("searches for few values prove no more than is true, and their plans f
 
 TEST_CASE("instants where programs' own solutions are fullest lead to faster plans", "[snapshot][property]") {
   std::size_t faster = 0;
-  for (const RandomCase seed : fewer_cases(1, 30)) {
+  for (const RandomCase seed : fewer_cases(1, 60)) {
     const Problem problem = problem_of(random_graph(seed, 9), gpus({}));
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};

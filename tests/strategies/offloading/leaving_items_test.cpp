@@ -87,7 +87,7 @@ TEST_CASE("snapshot is never slower with values in chunks, and faster where few 
       faster += in_chunks->makespan.value < in_one->makespan.value * (1 - 1e-6) ? 1 : 0;
     }
   }
-  if (all_cases()) CHECK(faster > 5);
+  if (all_cases()) CHECK(faster > cases_of(5U));
 }
 
 }  // namespace

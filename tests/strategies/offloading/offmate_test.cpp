@@ -82,7 +82,7 @@ TEST_CASE("no placement of parameters and updates beats offmate's linear program
     const Problem problem = random_problem(seed, 1 + seed % 4);
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
-    const Tape tape = planned_ops(task, store_all_ops(task)).tape;
+    const Tape tape = tape_of_ops(task.problem.graph, store_all_ops(task));
     const OffmateBound bound(task, tape, true);
     std::size_t compared = 0;
     for (const auto& [peak, makespan] : every_placement(task, tape)) {
@@ -103,7 +103,7 @@ TEST_CASE("offmate is near the best placement of all, and exact about its own ga
     const Problem problem = random_problem(seed, 2 + seed % 3);
     const Partition partition = one_device(problem.graph, 1, 1);
     const PartTask task{problem, partition, PartId{0}, 1};
-    const Tape tape = planned_ops(task, store_all_ops(task)).tape;
+    const Tape tape = tape_of_ops(task.problem.graph, store_all_ops(task));
     const auto all = every_placement(task, tape);
     const Bytes least = smallest(problem, "offmate(steps=12)"), most = judged(problem, "store_all").peak;
     for (Bytes budget = least; budget <= most; budget += Bytes{5}) {
