@@ -58,7 +58,7 @@ class MetaTrace(WithFolder):
             modules = [stage[1] if isinstance(stage, tuple) else stage for stage in stages]
             apart = {tensor.data_ptr() for module in modules for tensor in [*module.parameters(), *module.buffers()]} | {x.data_ptr()}
             there = storages_seen_by_python()  # targets of a loss
-            saved = bytes_saved_by_hooks(modules, loss, x, apart | there)
+            saved = bytes_saved_by_hooks(modules, loss, x, apart | set(there))
             with self.subTest(name):
                 self.assertEqual(kept_bytes(self.trace(name, "--graph", "--meta")), saved)
 
