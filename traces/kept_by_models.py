@@ -175,6 +175,56 @@ def qlora_of_llama(layers):
     return Packed()
 
 
+def in_float8(x):
+    """Scaled by the largest of its numbers and rounded to 8 bits, as torchao does where no GPU multiplies such."""
+    scale = 448 / x.abs().max().float().clamp(min=1e-12)
+    return (x.float() * scale).to(torch.float8_e4m3fn).float() / scale
+
+
+class Float8Product(torch.autograd.Function):
+    """As torchao's matmul_with_hp_or_float8_args: what is kept are the operands as they came."""
+
+    @staticmethod
+    def forward(ctx, x, transposed):
+        ctx.save_for_backward(x, transposed)
+        return (in_float8(x) @ in_float8(transposed)).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, transposed = ctx.saved_tensors
+        rows, columns = x.reshape(-1, x.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
+        dx = (in_float8(gradient) @ in_float8(transposed).t()).to(x.dtype)
+        return dx, (in_float8(columns).t() @ in_float8(rows)).t().to(transposed.dtype)
+
+
+class Float8Linear(torch.nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.weight = linear.weight
+
+    def forward(self, x):
+        return Float8Product.apply(x, self.weight.t())
+
+
+def llama_in_float8(layers):
+    """Products of layers; the head's stays as it is."""
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER, num_hidden_layers=layers))
+
+    class Swapped(torch.nn.Module):
+        def to(self, dtype):
+            self.model = model.to(dtype)
+            for module in list(self.model.model.modules()):
+                for name, child in list(module.named_children()):
+                    if isinstance(child, torch.nn.Linear):
+                        setattr(module, name, Float8Linear(child))
+            return self
+
+        def forward(self, **inputs):
+            return self.model(**inputs)
+
+    return Swapped()
+
+
 def eager(config, **others):
     """Attention from kernels, with dropout of one tenth."""
     config._attn_implementation = "eager"
@@ -254,7 +304,7 @@ def print_moved(dtype):
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
     for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, gemma, gemma3, qwen3_experts, deepseek_v3, deepseek_v3_experts, lora_of_llama,
-                  qlora_of_llama):
+                  qlora_of_llama, llama_in_float8):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")

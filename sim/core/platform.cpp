@@ -6,6 +6,13 @@
 
 namespace plimsoll {
 
+std::optional<FlopsPerSecond> peak_of(const Device& device, std::string_view dtype) {
+  for (const auto& [name, rate] : device.peak) {
+    if (name == dtype) return rate;
+  }
+  return std::nullopt;
+}
+
 std::optional<BytesPerSecond> update_traffic(const Memory& memory) {
   if (!memory.adam) return std::nullopt;
   return std::min(BytesPerSecond{adam_moves * memory.adam->value}, memory.bandwidth.value_or(unlimited_bandwidth));

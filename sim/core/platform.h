@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/core/ids.h"
@@ -60,6 +61,9 @@ struct Memory {
 /// Bytes of memory traffic of Adam for each byte of parameters: it reads parameter, gradient and two states, and writes
 /// all of them but the gradient.
 inline constexpr double adam_moves = 7;
+
+/// Operations a second in this type; nothing where the device states none.
+std::optional<FlopsPerSecond> peak_of(const Device&, std::string_view dtype);
 
 /// Bytes per second that a host's processor moves in this memory while it updates parameters: the traffic of its `adam`
 /// rate, at most the memory's bandwidth. Unset without `adam`. Updates that run at the same time share it.

@@ -9,6 +9,10 @@
 namespace plimsoll {
 namespace {
 
+std::string_view computing_dtype(const Source& source, const OpCost& cost) {
+  return cost.dtype.empty() ? std::string_view(source.dtype) : cost.dtype;
+}
+
 /// What else the device could compute in.
 std::string other_dtypes(const Device& device) {
   if (device.peak.empty()) return "";
@@ -16,6 +20,8 @@ std::string other_dtypes(const Device& device) {
   for (const auto& [dtype, rate] : device.peak) known += (known.empty() ? "" : ", ") + dtype;
   return ", only for " + known + ": give the trace one of these (source.dtype; transformer:...,dtype=)";
 }
+
+constexpr std::string_view float8_dtype = "fp8";  // as platforms write it
 
 /// On the hardware that the trace was measured on, of an op that was not measured: an optimizer's update, say.
 std::string missing_time(const Source& source, const Device& device, const std::string& op, const OpCost& cost) {
@@ -25,7 +31,9 @@ std::string missing_time(const Source& source, const Device& device, const std::
     return why + "the trace has no " + (cost.flops ? "bytes moved" : "flops") + " for it";
   }
   if (!device.memory_bandwidth) return why + "device '" + device.name + "' of the platform has no memory_bandwidth";
-  return why + "device '" + device.name + "' of the platform has no peak of " + source.dtype + ", the trace's dtype";
+  const std::string whose = cost.dtype.empty() ? ", the trace's dtype" : ", in which it computes";
+  return why + "device '" + device.name + "' of the platform has no peak of " +
+         std::string(computing_dtype(source, cost)) + whose;
 }
 
 std::string refusal(const Source& source, const Device& device, const std::string& op, const OpCost& cost) {
@@ -39,8 +47,9 @@ std::string refusal(const Source& source, const Device& device, const std::strin
   if (!cost.flops || !cost.bytes_moved) {
     return why + "'" + op + "' has no " + (cost.flops ? "bytes moved" : "flops") + " in the trace";
   }
-  if (!device.peak.contains(source.dtype)) {
-    return why + "the platform gives no peak for " + source.dtype + other_dtypes(device);
+  if (!peak_of(device, computing_dtype(source, cost))) {
+    const std::string known = cost.dtype.empty() ? other_dtypes(device) : ", in which '" + op + "' computes";
+    return why + "the platform gives no peak for " + std::string(computing_dtype(source, cost)) + known;
   }
   return why + "the platform gives no memory bandwidth";
 }
@@ -50,6 +59,10 @@ OpCost forward_cost(const Stage& s) {
 }
 OpCost backward_cost(const Stage& s) {
   return {s.backward, s.backward_flops, s.backward_bytes_moved};
+}
+
+OpCost cost_of(const Graph& graph, const Op& op) {
+  return {op.duration, op.flops, op.bytes_moved, op.launches, op.traffic, computed_in(graph, op)};
 }
 
 std::optional<Seconds> duration_of_alternative(const Op& op, const Source& source, const Device& device,
@@ -73,6 +86,12 @@ Bytes workspace(const Op& op, Saving saving, bool accumulates, std::uint32_t imp
   return saving == Saving::nothing ? op.nograd_workspace.value_or(op.workspace) : op.workspace;
 }
 
+std::string_view computed_in(const Graph& graph, const Op& op) {
+  if (op.inputs.empty()) return {};
+  const std::string& dtype = graph[op.inputs.front()].dtype;
+  return dtype.starts_with(float8_dtype) || dtype.starts_with("float8") ? float8_dtype : std::string_view{};
+}
+
 bool times_hold(const Source& source, const Device& device) {
   return device.takes_trace_times || (!source.device.empty() && source.device == device.model);
 }
@@ -89,11 +108,11 @@ std::optional<Seconds> duration_at(const std::optional<BytesPerSecond>& moves, c
                                    const Device& device) {
   if (cost.measured && times_hold(source, device)) return cost.measured;
   if (device.takes_trace_times) return std::nullopt;
-  const auto peak = device.peak.find(source.dtype);
   if (!cost.flops || !cost.bytes_moved) return std::nullopt;
-  if (cost.flops->count > 0 && peak == device.peak.end()) return std::nullopt;
-  if (!moves) return std::nullopt;
-  const Seconds computing = cost.flops->count > 0 ? *cost.flops / peak->second : Seconds{0};
+  const bool computes = cost.flops->count > 0;
+  const std::optional<FlopsPerSecond> peak = computes ? peak_of(device, computing_dtype(source, cost)) : std::nullopt;
+  if ((computes && !peak) || !moves) return std::nullopt;
+  const Seconds computing = computes ? *cost.flops / *peak : Seconds{0};
   const Seconds moving = cost.traffic * (*cost.bytes_moved / *moves);
   if (cost.flops->count == 0 && *cost.bytes_moved == Bytes{0}) return Seconds{0};  // nothing is launched
   return std::max(computing, moving) + cost.launches * device.launch_overhead;
@@ -138,8 +157,7 @@ std::optional<Seconds> duration(const Graph& graph, const Op& op, const Device& 
       op.phase == Phase::update ? update_traffic(device) : device.memory_bandwidth;
   const std::optional<KernelTime> measured = time_by_efficiency(graph, op, device);
   const std::optional<Seconds> whole =
-      measured ? measured->time
-               : duration_at(moves, {op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device);
+      measured ? measured->time : duration_at(moves, cost_of(graph, op), source, device);
   if (!whole || saving == Saving::keep || !op.nograd_duration || !op.duration) return whole;
   if (times_hold(source, device)) return op.nograd_duration;
   return op.duration->value > 0 ? (*op.nograd_duration / *op.duration) * *whole : *whole;
@@ -222,7 +240,7 @@ std::optional<std::string> no_times(const Graph& graph, const Device& device) {
     if (duration(graph, op, device, Saving::keep)) continue;
     if (device.takes_trace_times)
       return "'" + op.name + "' has no time in the trace, and '" + device.name + "' has no rates";
-    return refusal(graph.source, device, op.name, {op.duration, op.flops, op.bytes_moved});
+    return refusal(graph.source, device, op.name, cost_of(graph, op));
   }
   return std::nullopt;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "sim/core/chain.h"
 #include "sim/core/graph.h"
@@ -59,10 +60,14 @@ struct OpCost {
   std::optional<Flops> flops;
   std::optional<Bytes> bytes_moved;
   double launches = 1, traffic = 1;
+  std::string_view dtype = {};  ///< what it computes in; empty: the source's
 };
 
 /// Whether durations measured on the source's device are taken as they stand on this device.
 bool times_hold(const Source&, const Device&);
+
+/// What an op computes in: `fp8` where its first operand has 8 bits a number; else empty, for the source's type.
+std::string_view computed_in(const Graph&, const Op&);
 
 /// The duration of an op; nothing if it is unknown: it has no time, or no flops, bytes or device rates to scale by.
 std::optional<Seconds> duration(const OpCost&, const Source&, const Device&);

@@ -25,7 +25,14 @@ struct Cost {
   std::optional<Flops> flops;
   std::optional<Bytes> moved;
   double launches = 1, traffic = 1;
+  bool in_8_bits = false;  ///< what it computes in
 };
+
+/// Products read their operands first.
+bool reads_8_bits(const Graph& graph, const Op& op) {
+  const std::string dtype = op.inputs.empty() ? std::string() : graph[op.inputs.front()].dtype;
+  return dtype.find("fp8") == 0 || dtype.find("float8") == 0;
+}
 
 /// What the trace says where it was measured; elsewhere the longer of computing and moving, and a launch.
 bool as_measured(const Source& source, const Device& device) {
@@ -42,7 +49,7 @@ std::optional<double> seconds_of(const Cost& cost, const Source& source, const D
   double longest = cost.traffic * static_cast<double>(cost.moved->count) /
                    (by_adam ? 7 * device.adam->value : device.memory_bandwidth->value);
   if (cost.flops->count > 0) {
-    const auto peak = device.peak.find(source.dtype);
+    const auto peak = device.peak.find(cost.in_8_bits ? "fp8" : source.dtype);
     if (peak == device.peak.end()) return std::nullopt;
     longest = std::max(longest, cost.flops->count / peak->second.value);
   }
@@ -74,7 +81,8 @@ std::optional<double> seconds_of_first_run(const Graph& graph, const Op& op, con
   const std::optional<double> plain =
       by_efficiency
           ? by_efficiency
-          : seconds_of({op.duration, op.flops, op.bytes_moved, op.launches, op.traffic}, source, device, is_update);
+          : seconds_of({op.duration, op.flops, op.bytes_moved, op.launches, op.traffic, reads_8_bits(graph, op)},
+                       source, device, is_update);
   if (implementation > 0) {
     const Alternative& way = op.alternatives[implementation - 1];
     const std::optional<double> own = seconds_of({way.duration, way.flops, way.bytes_moved}, source, device);

@@ -18,9 +18,10 @@ bool is_second_run(const Op& op) {
   return of && op.name == "second " + std::string(*of);
 }
 
-Seconds at_peak(const std::optional<Flops>& flops, const Graph& graph, const Device& device) {
-  const auto peak = device.peak.find(graph.source.dtype);
-  return flops && peak != device.peak.end() ? *flops / peak->second : Seconds{};
+Seconds at_peak(const std::optional<Flops>& flops, const Graph& graph, const Op& op, const Device& device) {
+  const std::string_view own = computed_in(graph, op);
+  const std::optional<FlopsPerSecond> peak = peak_of(device, own.empty() ? graph.source.dtype : own);
+  return flops && peak ? *flops / *peak : Seconds{};
 }
 
 /// Of an op that is no stage. `alternative`: its other implementation, else null.
@@ -30,7 +31,7 @@ OpParts parts_of(const Graph& graph, const Op& op, const Alternative* alternativ
     return {.ideal = {}, .launches = {}, .again = duration(graph, op, device, Saving::keep).value_or(Seconds{})};
   }
   OpParts made;
-  made.ideal = at_peak(alternative ? alternative->flops : op.flops, graph, device);
+  made.ideal = at_peak(alternative ? alternative->flops : op.flops, graph, op, device);
   const bool is_roofline = timed_by(graph, op, device) == TimedBy::roofline;
   const bool is_launched = op.flops.value_or(Flops{}).count > 0 || op.bytes_moved.value_or(Bytes{}) > Bytes{};
   if (is_roofline && is_launched) made.launches = (alternative ? 1 : op.launches) * device.launch_overhead;

@@ -197,13 +197,6 @@ bool is_convolution(KernelKind kind) {
          kind == convolution_backward;
 }
 
-std::optional<FlopsPerSecond> peak_of(const Device& device, std::string_view dtype) {
-  for (const auto& [name, rate] : device.peak) {
-    if (name == dtype) return rate;
-  }
-  return std::nullopt;
-}
-
 /// Of a dtype, or of another with as many bits on the same units.
 template <class Tables>
 auto table_of(const Tables& tables, std::string_view dtype) {
@@ -355,6 +348,7 @@ GpuKernel gpu_kernel(const Graph& graph, const Op& op) {
 
 std::string_view product_sort(std::string_view dtype, bool is_batched) {
   if (dtype == "fp32") return is_batched ? "fp32_batched_product" : "fp32_product";
+  if (dtype == "fp8" && !is_batched) return "fp8_product";
   return is_batched ? "batched_product" : "product";
 }
 
@@ -422,7 +416,8 @@ std::optional<KernelTime> Efficiency::time(const StageKernel& of, const Source& 
   const KernelWork& work = of.work;
   std::optional<KernelTime> found = kernel_time(*this, device, of.kernel, work);
   if (!found) {
-    const auto roofline = duration({{}, work.flops, work.bytes, work.launches, work.traffic}, source, device);
+    const std::string_view dtype = of.kernel.dtype == "fp8" ? of.kernel.dtype : std::string_view{};
+    const auto roofline = duration({{}, work.flops, work.bytes, work.launches, work.traffic, dtype}, source, device);
     if (roofline) found = KernelTime{*roofline};
   }
   if (found) found->time = of.count * found->time;

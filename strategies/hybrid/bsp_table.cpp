@@ -215,10 +215,10 @@ class BspModel::Table {
     add(op.inputs, member.loop.inputs);
     add(op.outputs, member.loop.outputs);
     if (op.bytes_moved && whole > 0) moved *= static_cast<double>(op.bytes_moved->count) / whole;
-    const auto peak = device.peak.find(graph_.source.dtype);
+    const std::string_view own_type = computed_in(graph_, op);
+    const std::optional<FlopsPerSecond> peak = peak_of(device, own_type.empty() ? graph_.source.dtype : own_type);
     double seconds = device.memory_bandwidth ? moved / device.memory_bandwidth->value : 0;
-    if (op.flops && peak != device.peak.end())
-      seconds = std::max(seconds, op.flops->count / share / peak->second.value);
+    if (op.flops && peak) seconds = std::max(seconds, op.flops->count / share / peak->value);
     if (model_.work_ == WorkModel::simulated) seconds += device.launch_overhead.value;
     return Seconds{seconds};
   }

@@ -65,6 +65,7 @@ void FormulaGraph::add(std::string name, const Kind& kind, Phase phase, Ids inpu
   op.phase = phase;
   op.stage = stage_;
   op.workspace = kind.workspace;
+  op.launches = kind.launches;
   op.flops = Flops{kind.flops};
   op.duration = *op.flops / rate_;
   Bytes moved;

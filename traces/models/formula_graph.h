@@ -30,6 +30,7 @@ class FormulaGraph {
     std::string_view reduces = {};
     double moved = 0;  ///< bytes, where several kernels of one op move more than its inputs and outputs
     Bytes workspace = {};
+    double launches = 1;  ///< kernels that it is
   };
 
   void note(std::string key, std::string text);

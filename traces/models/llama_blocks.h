@@ -65,6 +65,12 @@ class LlamaBlocks : protected EagerModules {
     TensorId d, weight, input;
     std::string_view input_axes = "b s w";
   };
+  /// Axes of the input, of what was made, and the loop of the product of both.
+  struct WeightLoop {
+    std::string input, made, whole;
+  };
+  /// The gradient of the weight alone.
+  void weight_backward(const std::string& name, const Projected& of, const WeightLoop& loop, double flops);
   TensorId from_projection(const std::string& name, const std::string& made, const std::string& weight,
                            const Projected& of, double flops, std::optional<TensorId> others);
   TensorId added(TensorId one, TensorId other, const std::string& of, const std::string& part,
@@ -73,11 +79,18 @@ class LlamaBlocks : protected EagerModules {
   bool is_gemma() const { return of_.norm == 1; }
   bool is_frozen() const { return of_.lora > 0; }
   bool is_packed() const { return of_.base == 1; }
+  bool is_float8() const { return of_.products == 1; }
   /// The weight of a product in a layer: packed in 4 bits a number where the model has it so (llama_packed.cpp).
   TensorId layer_weight(const std::string& name, Shape shape);
-  /// What a product reads of it, there and back: the weight, or numbers that are unpacked each time for it alone.
+  /// What a product reads of it, there and back: the weight, numbers that are unpacked, or a copy in 8 bits, each time
+  /// for it alone.
   TensorId read_weight(TensorId weight, const std::string& axes);
   TensorId read_weight_back(TensorId weight, const std::string& axes);
+  /// What a product of a layer reads of a value, there and in a part of the backward of the op `of`: the value, or a
+  /// copy in 8 bits for it alone (llama_float8.cpp).
+  TensorId operand(TensorId x, const std::string& name, const std::string& axes);
+  TensorId operand_back(TensorId x, const std::string& of, const std::string& part, const std::string& axes);
+  Kind scaling(TensorId x, const std::string& loop) const;
   /// What a projection makes with what its adapter adds, if it has one. `backward` makes the gradient of what the
   /// projection made, and that part of its input's that the adapter makes.
   struct Adapted {

@@ -113,14 +113,21 @@ TensorId LlamaBlocks::from_projection(const std::string& name, const std::string
   const TensorId dn = gradient(of.input);
   const std::string axes(of.input_axes), to_input = made + ", " + weight + " -> " + axes,
                                          to_weight = axes + ", " + made + " -> " + weight;
-  const TensorId read = read_weight_back(of.weight, weight);
-  backward(name, " (input)", {"linear", to_input, flops}, {of.d, read}, {dn});
-  if (!is_frozen()) backward(name, " (weight)", {"linear", to_weight, flops}, {of.input, of.d}, {gradient(of.weight)});
+  const TensorId d = operand_back(of.d, name, " (gradient to fp8)", made), read = read_weight_back(of.weight, weight);
+  backward(name, " (input)", {"linear", to_input, flops}, {d, read}, {dn});
+  if (!is_frozen()) weight_backward(name, {of.d, of.weight, of.input}, {axes, made, to_weight}, flops);
   return others ? added(*others, dn, name, " (sum)") : dn;
 }
 
+void LlamaBlocks::weight_backward(const std::string& name, const Projected& of, const WeightLoop& loop, double flops) {
+  const TensorId d = operand_back(of.d, name, " (gradient to fp8 again)", loop.made),
+                 x = operand_back(of.input, name, " (input to fp8)", loop.input);
+  backward(name, " (weight)", {"linear", loop.whole, flops}, {x, d}, {gradient(of.weight)});
+}
+
 void LlamaBlocks::project(HeadPart& of, TensorId normed) {
-  Ids inputs{normed, read_weight(of.weight, "w " + of.axes)};
+  const TensorId read = operand(normed, of.name + ".input", "b s w");
+  Ids inputs{read, read_weight(of.weight, "w " + of.axes)};
   std::string loop = "b s w!, w " + of.axes;
   if (of.bias) {
     inputs.push_back(*of.bias);
@@ -190,19 +197,21 @@ LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& na
           {turned_q, turned_k, v.out}, {mixed, sums});
   const TensorId out_weight = layer_weight(name + ".out.weight", {kv, shared_by, head_size_, width_});
   const TensorId y = value(name + ".y", token_shape());
-  const TensorId out_read = read_weight(out_weight, "a g e w");
-  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", q.flops}, {mixed, out_read}, {y});
+  const TensorId mixed_read = operand(mixed, name + ".out.input", "b s a g e"),
+                 out_read = read_weight(out_weight, "a g e w");
+  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", q.flops}, {mixed_read, out_read}, {y});
   const Adapted own_y = adapted(y, mixed, name + ".out", "a g e", "w");
   return {own_y.out, [=, this](TensorId given) {
             const auto [d, dmixed_beside] = own_y.backward(given);
             const TensorId dmade = gradient(mixed), dturned_q = gradient(turned_q), dturned_k = gradient(turned_k),
                            dv = gradient(v.out);
-            const TensorId out_again = read_weight_back(out_weight, "a g e w");
-            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", q.flops}, {d, out_again},
+            const TensorId d_read = operand_back(d, name + ".out", " (gradient to fp8)", "b s w"),
+                           out_again = read_weight_back(out_weight, "a g e w");
+            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", q.flops}, {d_read, out_again},
                      {dmade});
             if (!is_frozen()) {
-              backward(name + ".out", " (weight)", {"linear", "b s a g e, b s w -> a g e w", q.flops}, {mixed, d},
-                       {gradient(out_weight)});
+              weight_backward(name + ".out", {d, out_weight, mixed},
+                              {"b s a g e", "b s w", "b s a g e, b s w -> a g e w"}, q.flops);
             }
             const TensorId dmixed =
                 dmixed_beside ? added(dmade, *dmixed_beside, name + ".out", " (sum)", "b s a g e") : dmade;
@@ -228,28 +237,35 @@ LlamaBlocks::Block LlamaBlocks::gated_mlp(TensorId normed, const std::string& na
                  down_weight = layer_weight(name + ".down.weight", {inner, width_});
   const TensorId gate = value(name + ".gate.out", wide), up = value(name + ".up.out", wide),
                  bent = value(name + ".act.out", wide), gated = value(name + ".mul.out", wide);
-  forward(name + ".gate", {"linear", "b s w!, w f -> b s f", flops}, {normed, read_weight(gate_weight, "w f")}, {gate});
-  forward(name + ".up", {"linear", "b s w!, w f -> b s f", flops}, {normed, read_weight(up_weight, "w f")}, {up});
+  const auto widened = [&](const char* part, TensorId weight, TensorId out) {
+    const TensorId read = operand(normed, name + part + ".input", "b s w"), w = read_weight(weight, "w f");
+    forward(name + part, {"linear", "b s w!, w f -> b s f", flops}, {read, w}, {out});
+  };
+  widened(".gate", gate_weight, gate);
+  widened(".up", up_weight, up);
   const std::string_view act = LlamaGraph::acts.at(of_.act);
   forward(name + ".act", {act, "b s f -> b s f"}, {gate}, {bent});
   forward(name + ".mul", {"mul", "b s f, b s f -> b s f"}, {bent, up}, {gated});
   const TensorId y = value(name + ".y", token_shape());
-  forward(name + ".down", {"linear", "b s f, f w -> b s w", flops}, {gated, read_weight(down_weight, "f w")}, {y});
-  return {y, [=, this](TensorId d) {
-            const TensorId dgated = gradient(gated), dbent = gradient(bent), dup = gradient(up), dgate = gradient(gate);
-            const TensorId down_again = read_weight_back(down_weight, "f w");
-            backward(name + ".down", " (input)", {"linear", "b s w, f w -> b s f", flops}, {d, down_again}, {dgated});
-            if (!is_frozen()) {
-              backward(name + ".down", " (weight)", {"linear", "b s f, b s w -> f w", flops}, {gated, d},
-                       {gradient(down_weight)});
-            }
-            backward(name + ".mul", " (act)", {"mul", "b s f, b s f -> b s f"}, {dgated, up}, {dbent});
-            backward(name + ".mul", " (up)", {"mul", "b s f, b s f -> b s f"}, {dgated, bent}, {dup});
-            TensorId dn = from_projection(name + ".up", "b s f", "w f", {dup, up_weight, normed}, flops, {});
-            backward(name + ".act", "", {act, "b s f, b s f -> b s f"}, {dbent, gate}, {dgate});
-            dn = from_projection(name + ".gate", "b s f", "w f", {dgate, gate_weight, normed}, flops, dn);
-            return dn;
-          }};
+  const TensorId gated_read = operand(gated, name + ".down.input", "b s f"),
+                 down_read = read_weight(down_weight, "f w");
+  forward(name + ".down", {"linear", "b s f, f w -> b s w", flops}, {gated_read, down_read}, {y});
+  return {
+      y, [=, this](TensorId d) {
+        const TensorId dgated = gradient(gated), dbent = gradient(bent), dup = gradient(up), dgate = gradient(gate);
+        const TensorId d_read = operand_back(d, name + ".down", " (gradient to fp8)", "b s w"),
+                       down_again = read_weight_back(down_weight, "f w");
+        backward(name + ".down", " (input)", {"linear", "b s w, f w -> b s f", flops}, {d_read, down_again}, {dgated});
+        if (!is_frozen()) {
+          weight_backward(name + ".down", {d, down_weight, gated}, {"b s f", "b s w", "b s f, b s w -> f w"}, flops);
+        }
+        backward(name + ".mul", " (act)", {"mul", "b s f, b s f -> b s f"}, {dgated, up}, {dbent});
+        backward(name + ".mul", " (up)", {"mul", "b s f, b s f -> b s f"}, {dgated, bent}, {dup});
+        TensorId dn = from_projection(name + ".up", "b s f", "w f", {dup, up_weight, normed}, flops, {});
+        backward(name + ".act", "", {act, "b s f, b s f -> b s f"}, {dbent, gate}, {dgate});
+        dn = from_projection(name + ".gate", "b s f", "w f", {dgate, gate_weight, normed}, flops, dn);
+        return dn;
+      }};
 }
 
 namespace {
@@ -360,6 +376,12 @@ Graph llama_graph(const LlamaGraph& sizes) {
   }
   if (sizes.base == 1 && sizes.lora == 0) {
     throw InputError("llama: base=nf4: expected adapters (lora), since weights of 4 bits are not trained");
+  }
+  if (sizes.products == 1 && (sizes.lora > 0 || sizes.experts > 0 || sizes.kv_rank > 0)) {
+    throw InputError("llama: products=fp8: not with lora, experts or kv_rank");
+  }
+  if (sizes.products == 1 && sizes.view == 1) {
+    throw InputError("llama: products=fp8: not with view=chain, whose stages compute in one type; try view=graph");
   }
   if (sizes.kv_rank > 0 && (sizes.bias == 1 || sizes.qk_norm == 1)) {
     throw InputError("llama: bias, qk_norm: not with kv_rank, whose attention has none");

@@ -17,6 +17,8 @@ struct LlamaGraph {
   std::uint32_t lora = 0;  ///< rank of fp32 adapters of attention's projections, which alone are trained; 0: all is
   static constexpr std::array<std::string_view, 2> bases{"dtype", "nf4"};
   std::uint32_t base = 0;  ///< what frozen weights of products in layers are, beside adapters: which of `bases`
+  static constexpr std::array<std::string_view, 2> product_types{"dtype", "fp8"};
+  std::uint32_t products = 0;  ///< of layers: what they compute in, which of `product_types`
   static constexpr std::array<std::string_view, 2> views{"graph", "chain"};
   std::uint32_t view = 0;        ///< which of `views`: operators, or their stages
   std::uint32_t window = 0;      ///< keys that a query sees, its own among them; 0: all before it
@@ -50,7 +52,8 @@ struct LlamaGraph {
 /// token and what it scales, an attention its inputs, its result and a number a query in fp32; the loss is computed on
 /// an fp32 copy of the logits. Stages are an embedding, an attention and an MLP a layer, and the head with the loss.
 /// With base nf4 weights of products in layers take 4.127 bits a number and are unpacked for each product, as
-/// bitsandbytes does. Throws where heads do not divide the width and their size is not given, keys' heads do not divide
+/// bitsandbytes does. With products fp8 both operands of a product in a layer are copied to 8 bits for it alone, as
+/// torchao does. Throws where heads do not divide the width and their size is not given, keys' heads do not divide
 /// the heads, a token has more experts than there are, or options do not go together.
 Graph llama_graph(const LlamaGraph&);
 

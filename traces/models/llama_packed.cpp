@@ -39,7 +39,7 @@ LlamaBlocks::Kind LlamaBlocks::unpacking(TensorId weight, const std::string& loo
 }
 
 TensorId LlamaBlocks::read_weight(TensorId weight, const std::string& axes) {
-  if (!is_packed()) return weight;
+  if (!is_packed()) return operand(weight, (*this)[weight].name, axes);
   const std::string name = (*this)[weight].name + ".unpacked";
   const TensorId unpacked = value(name, (*this)[weight].shape);
   forward(name, unpacking(weight, axes + " -> " + axes), {weight}, {unpacked});
@@ -47,7 +47,7 @@ TensorId LlamaBlocks::read_weight(TensorId weight, const std::string& axes) {
 }
 
 TensorId LlamaBlocks::read_weight_back(TensorId weight, const std::string& axes) {
-  if (!is_packed()) return weight;
+  if (!is_packed()) return operand_back(weight, (*this)[weight].name + ".to_fp8", "", axes);
   const std::string name = (*this)[weight].name + ".unpacked";
   const TensorId unpacked = tensor(name + " again", TensorKind::gradient, (*this)[weight].shape, element_);
   backward(name, "", unpacking(weight, axes + " -> " + axes), {weight}, {unpacked});

@@ -110,6 +110,7 @@ std::vector<Generator> generators(Settings& s) {
             word_option("view", l.view, {LlamaGraph::views.begin(), LlamaGraph::views.end()}),
             unset_option("lora", l.lora, 1 << 16, "none"),
             word_option("base", l.base, {LlamaGraph::bases.begin(), LlamaGraph::bases.end()}),
+            word_option("products", l.products, {LlamaGraph::product_types.begin(), LlamaGraph::product_types.end()}),
             unset_option("window", l.window, 1 << 20, "all"),
             unset_option("full_every", l.full_every, 100'000, "none"),
             word_option("norm", l.norm, {LlamaGraph::norms.begin(), LlamaGraph::norms.end()}),
