@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "platforms/full_grid.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
@@ -68,7 +69,13 @@ Csv read_csv(const std::string& text, const std::string& file) {
     if (line.empty()) continue;
     const std::vector<std::string_view> fields = fields_of(line);
     if (csv.columns.empty()) {
-      for (const std::string_view field : fields) csv.columns.emplace_back(field);
+      for (const std::string_view field : fields) {
+        if (std::ranges::find(csv.columns, field) != csv.columns.end()) {
+          refuse(file, number, static_cast<std::size_t>(field.data() - line.data()) + 1,
+                 fmt::format("{}: expected a column once, found it twice", field));
+        }
+        csv.columns.emplace_back(field);
+      }
       continue;
     }
     if (fields.size() != csv.columns.size()) {
@@ -123,6 +130,13 @@ TimeColumn time_column(const Csv& csv, const std::string& file) {
 
 constexpr std::size_t fewest_rows = 8;
 
+/// Located at the last row.
+void refuse_few(const Csv& csv, const std::string& file) {
+  if (csv.rows.size() >= fewest_rows) return;
+  refuse(file, csv.rows.empty() ? 1 : csv.rows.back().line, 1,
+         fmt::format("expected at least {} rows, found {}", fewest_rows, csv.rows.size()));
+}
+
 /// What a table is made of: sizes, the time that was measured there, what the device's peak alone would take, and the
 /// reference of shares.
 struct Measured {
@@ -131,6 +145,19 @@ struct Measured {
   double head_size = 0;
   Seconds time, computing, reference;
 };
+
+/// Times of which half are a hundred times as long as their rooflines are in another unit than their column says.
+void refuse_long(std::span<const Measured> rows, const std::string& column, const std::string& file) {
+  constexpr double longest = 100;
+  std::vector<double> ratios;
+  for (const Measured& row : rows) ratios.push_back(row.time / row.reference);
+  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::ranges::nth_element(ratios, middle);
+  if (*middle <= longest) return;
+  refuse(file, 1, 1,
+         fmt::format("{}: half of the times are more than {:.3g} times their rooflines: is it the unit?", column,
+                     *middle));
+}
 
 /// Sizes of a grid within those of rows.
 std::vector<std::vector<double>> sizes_within(std::vector<std::vector<double>> sizes, std::span<const Measured> rows) {
@@ -194,16 +221,10 @@ std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, con
     }
     rows.push_back(std::move(made));
   }
-  if (rows.size() < fewest_rows) {
-    throw InputError(fmt::format("{}: expected at least {} rows, found {}", file, fewest_rows, rows.size()));
-  }
+  refuse_few(csv, file);
+  refuse_long(rows, csv.columns[time.at], file);
   return rows;
 }
-
-struct GridSample {
-  std::vector<double> sizes;  ///< one for each axis
-  double value = 0;
-};
 
 /// A row of the system: what it sums of the unknowns, and what that should be.
 struct FitRow {
@@ -284,14 +305,37 @@ SizeGrid fitted_grid(const std::vector<std::vector<double>>& sizes, std::span<co
     for (std::size_t i = 0; i < points; ++i) direction[i] = gradient[i] + next / length * direction[i];
     length = next;
   }
-  for (double& each : unknowns) each = std::min(each, std::log(largest_share));  // where no row lies near
   return SizeGrid(sizes, std::move(unknowns));
 }
 
-SizeGrid table_of_rows(const std::vector<std::vector<double>>& sizes, std::span<const Measured> rows) {
+/// Shares as large as files may state: where no row lies near, and where a cache is faster than the memory.
+SizeGrid as_files_state(const SizeGrid& grid) {
+  std::vector<double> values = grid.values();
+  for (double& each : values) each = std::min(each, std::log(largest_share));
+  return SizeGrid(grid.sizes(), std::move(values));
+}
+
+/// Sizes of a fitted grid; of a full one it takes those of the rows.
+using TableSizes = std::optional<std::vector<std::vector<double>>>;
+
+SizeGrid table_of_rows(const TableSizes& sizes, std::span<const Measured> rows) {
   std::vector<GridSample> samples;
   for (const Measured& row : rows) samples.push_back({row.sizes, std::log(row.reference / row.time)});
-  return fitted_grid(sizes_within(sizes, rows), samples);
+  return as_files_state(sizes ? fitted_grid(sizes_within(*sizes, rows), samples) : full_grid(samples));
+}
+
+/// A full grid of sizes that rows chose at random is nearly all holes.
+void refuse_sparse(std::span<const Measured> rows, const std::string& file) {
+  constexpr double most_holes = 0.75;
+  std::vector<GridSample> samples;
+  for (const Measured& row : rows) samples.push_back({row.sizes, 0});
+  double points = 1;
+  for (const std::vector<double>& axis : sizes_of(samples)) points *= static_cast<double>(axis.size());
+  if (static_cast<double>(rows.size()) >= (1 - most_holes) * points) return;
+  throw InputError(
+      fmt::format("{}: {} rows leave more than {:g} % of the {:g} combinations of their sizes without a "
+                  "time; --grid thin fits a grid to them",
+                  file, rows.size(), 100 * most_holes, points));
 }
 
 /// The tenth and the ninetieth of a hundred ratios measured / predicted.
@@ -304,8 +348,7 @@ Spread spread_of(std::vector<double> ratios) {
 constexpr std::size_t held_out_of = 10, held_out_at = 3;
 
 /// Of rows of one head size: measured / predicted of those that a fit has not seen.
-void add_held_out(const std::vector<std::vector<double>>& sizes, std::span<const Measured> rows,
-                  std::vector<double>& ratios) {
+void add_held_out(const TableSizes& sizes, std::span<const Measured> rows, std::vector<double>& ratios) {
   std::map<std::vector<double>, std::size_t> pairs;
   const auto pair_of = [](const Measured& row) { return std::vector<double>(row.sizes.end() - 2, row.sizes.end()); };
   for (const Measured& row : rows) pairs.emplace(pair_of(row), 0);
@@ -341,9 +384,7 @@ FittedTable fitted_collectives(const Csv& csv, const std::string& file, const Fi
   const TimeColumn time = time_column(csv, file);
   const std::optional<std::size_t> ranks_at = column_of(csv, "ranks"), bytes_at = column_of(csv, "bytes");
   if (!ranks_at || !bytes_at) refuse(file, 1, 1, "expected columns operation,ranks,bytes and a time");
-  if (csv.rows.size() < fewest_rows) {
-    throw InputError(fmt::format("{}: expected at least {} rows, found {}", file, fewest_rows, csv.rows.size()));
-  }
+  refuse_few(csv, file);
   std::map<CollectiveKind, std::map<std::pair<double, double>, std::vector<double>>> found;
   for (const Row& row : csv.rows) {
     const double ranks = row.numbers[*ranks_at];
@@ -363,8 +404,8 @@ FittedTable fitted_collectives(const Csv& csv, const std::string& file, const Fi
       for (const double b : bytes) {
         const auto point = points.find({r, b});
         if (point == points.end()) {
-          throw InputError(
-              fmt::format("{}: a hole: no row of {} with {} ranks and {} bytes", file, written(kind), r, b));
+          refuse(file, csv.rows.back().line, 1,
+                 fmt::format("a hole: no row of {} with {} ranks and {} bytes", written(kind), r, b));
         }
         const std::vector<double>& times = point->second;
         const double middle = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
@@ -424,9 +465,12 @@ FittedTable fitted_table(const std::string& csv, const std::string& file_name, c
   const bool is_batched = !is_attention && column_of(table, "batch").has_value();
   std::vector<double> ratios;
   for (const auto& [size, of_size] : by_head_size) {
-    const std::vector<std::vector<double>> sizes = size > 0     ? attention_grid_sizes()
-                                                   : is_batched ? batched_product_grid_sizes()
-                                                                : product_grid_sizes();
+    TableSizes sizes;
+    if (options.grid == TableGrid::thin) {
+      sizes = size > 0 ? attention_grid_sizes() : is_batched ? batched_product_grid_sizes() : product_grid_sizes();
+    } else {
+      refuse_sparse(of_size, file_name);
+    }
     SizeGrid grid = table_of_rows(sizes, of_size);
     if (rows.size() >= fewest_rows_of_spread) add_held_out(sizes, of_size, ratios);
     fitted.grid_points += grid.points();

@@ -1,6 +1,7 @@
 #pragma once
 // Tables of efficiencies from measured times: a CSV file becomes a grid that is as near to all its rows as it can be.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,14 @@ struct FittedTable {
   double mean_error = 0, roofline_error = 0;  ///< mean of |predicted / measured - 1|; collectives have no roofline
 };
 
+/// thin: a grid of usual sizes, least squares of all rows. full: all sizes of the rows, with each row's own share.
+enum class TableGrid : std::uint8_t { thin, full };
+
 struct FitOptions {
   std::string name;   ///< of the efficiencies
   std::string dtype;  ///< a key of the device's peaks
   Seconds kernel_floor{2e-6};
+  TableGrid grid = TableGrid::thin;  ///< of products and attention
 };
 
 /// Columns `m,n,k` and a time (`time_us`, `time_ms` or `time_s`): products y(m, n) = x(m, k) w(k, n). With a column
@@ -38,8 +43,8 @@ struct FitOptions {
 /// of the same sizes all count. Columns `operation,ranks,bytes` and a time: collectives in one node, all combinations.
 /// A table of enough rows has their spread: of products and attention every tenth pair of the last two sizes is left
 /// out of a second fit, of collectives each number of bytes in turn, and said by the rest.
-/// Throws InputError, with the row's place, for what cannot be: another column where the
-/// time should be, fewer than 8 rows, a time that beats the device's peak by more than 5 %.
+/// Throws InputError, with the row's place, for what cannot be: another column where the time should be, fewer than 8
+/// rows, a time that beats the device's peak by more than 5 %, a full grid of which three in four points are holes.
 FittedTable fitted_table(const std::string& csv, const std::string& file_name, const Device&, const FitOptions&);
 
 }  // namespace plimsoll

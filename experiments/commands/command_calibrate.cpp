@@ -28,7 +28,7 @@ namespace {
 struct CalibrateArguments {
   BackendArguments backend;
   std::string platform, output, trace, trace_out, optimizer = "none", repetitions = "15";
-  std::string file, of, dtype = "bf16", kernel_floor = "2 us", source, with;  ///< of tables
+  std::string file, of, dtype = "bf16", kernel_floor = "2 us", source, with, grid = "thin";  ///< of tables
 };
 
 constexpr const char* table_word = "table";
@@ -55,10 +55,16 @@ int make_table(const CalibrateArguments& arguments) {
   needs(arguments.source, "--source TEXT: where the times come from");
   const Platform platform = load_platform(arguments.of);
   const Parsed<Seconds> floor = parse_seconds(arguments.kernel_floor);
+  const bool is_full = arguments.grid == "full";
+  if (!is_full && arguments.grid != "thin") {
+    throw InputError(fmt::format("--grid: expected thin or full, found '{}'", arguments.grid));
+  }
   if (!floor.fine()) throw InputError("--kernel-floor: " + floor.complaint);
-  FittedTable fitted = fitted_table(
-      read_text_file(arguments.file), arguments.file, platform.devices.front(),
-      {.name = std::filesystem::path(arguments.output).stem(), .dtype = arguments.dtype, .kernel_floor = floor.value});
+  FittedTable fitted = fitted_table(read_text_file(arguments.file), arguments.file, platform.devices.front(),
+                                    {.name = std::filesystem::path(arguments.output).stem(),
+                                     .dtype = arguments.dtype,
+                                     .kernel_floor = floor.value,
+                                     .grid = is_full ? TableGrid::full : TableGrid::thin});
   const auto fitted_spread = fitted.efficiency.spread;
   const Efficiency whole = arguments.with.empty()
                                ? std::move(fitted.efficiency)
@@ -208,6 +214,12 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
   command->add_option("--kernel-floor", arguments->kernel_floor, "time of the shortest kernel, of a table")
       ->capture_default_str()
       ->type_name("TIME");
+  command
+      ->add_option(
+          "--grid", arguments->grid,
+          "sizes of a table: thin, usual ones, or full, all that were measured, with some 30 times the numbers")
+      ->capture_default_str()
+      ->type_name("thin|full");
   command->add_option("--with", arguments->with, "efficiencies that a table joins: a file or a shipped name")
       ->type_name("EFFICIENCY");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_calibrate(*arguments, command_line); });

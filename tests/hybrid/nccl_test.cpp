@@ -205,7 +205,7 @@ TEST_CASE("tables of collectives are made of all combinations of their sizes", "
   CHECK(written_efficiency(parse_efficiency(text, "c.yaml"), "made up") == text);
 
   const auto complaint = [&](const std::string& more) { return complaint_of([&] { table(rows + more); }); };
-  CHECK(complaint("all_reduce,8,1024,30\n") == "c.csv: a hole: no row of all_reduce with 8 ranks and 4096 bytes");
+  CHECK(complaint("all_reduce,8,1024,30\n") == "c.csv:10:1: a hole: no row of all_reduce with 8 ranks and 4096 bytes");
   CHECK(complaint("reduce,2,1024,30\n") ==
         "c.csv:10:1: operation: expected all_reduce, reduce_scatter, all_gather or all_to_all, found 'reduce'");
   CHECK(complaint("all_reduce,1,1024,30\n") == "c.csv:10:1: ranks: expected 2 or more, found 1");
