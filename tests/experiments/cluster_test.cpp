@@ -35,6 +35,7 @@ struct ClusterMachine {
   std::string memory = "1 GB";
   std::string host = "100 GB";
   double bus = 10;  ///< GB/s between a device and the host
+  double adam = 2;  ///< GB/s of the host
 };
 
 std::string cluster_platform(const ClusterMachine& of) {
@@ -42,8 +43,8 @@ std::string cluster_platform(const ClusterMachine& of) {
          "\ndevices:\n  - {name: gpu, count: " + std::to_string(of.in_node) + ", memory: " + of.memory +
          ", peak: {bf16: 10 TFLOPS}, memory_bandwidth: 100 GBps, launch_overhead: 1 us}\n"
          "memories:\n  - {name: host, size: " +
-         of.host +
-         ", bandwidth: 50 GBps, adam: 2 GBps}\n"
+         of.host + ", bandwidth: 50 GBps, adam: " + std::to_string(of.adam) +
+         " GBps}\n"
          "switches:\n  - {name: inside}\n  - {name: fabric, scope: cluster}\n"
          "links:\n  - {name: fast, between: [gpu, inside], bandwidth: " +
          std::to_string(of.within) + " GBps, latency: 1 us}\n  - {name: slow, between: [inside, fabric], bandwidth: " +
@@ -293,6 +294,89 @@ Bytes least_cluster_memory(const std::string& model, const ClusterMachine& machi
   return *found.least;
 }
 
+TEST_CASE("no plan of twinflow but that of its twin on devices is faster than its bound", "[cluster][eleventh-4]") {
+  std::size_t simulated = 0, raised = 0;
+  for (const RandomCase seed : fewer_cases(1, 66, 33)) {
+    Random random(seed);
+    const ClusterMachine machine{.nodes = random.between(1, 2),
+                                 .in_node = 1U << random.between(0, 2),
+                                 .bus = random.chance(0.5) ? 10 : 0.1,
+                                 .adam = random.chance(0.5) ? 0.2 : 200.0};
+    const std::string options = "updates=device+twinflow,saver=none+full,schedule=none+1f1b+zb_h1,micro_batch=1,t=1+2";
+    const std::string model = cluster_model(random.between(1, 4), 32 * random.between(1, 4));
+    const Bytes least = least_cluster_memory(model, machine, 4, options);
+    const double room = 1 + random.below(10) / (random.chance(0.5) ? 2.0 : 10.0);
+    const ClusterAsked asked(model, machine, 4, options, Optimizer::adam,
+                             Bytes{static_cast<std::int64_t>(room * static_cast<double>(least.count))});
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterQuestion question = problems.question();
+    const ClusterAnswer all = cluster_bounds(question, asked.options());
+    for (int k = 0; k < 8; ++k) {
+      ClusterRow row = all.rows[random.below(static_cast<std::uint32_t>(all.rows.size()))];
+      if (row.point.updates == 0) continue;
+      ClusterRow with_twin = row;
+      row.has_device_twin = true;
+      tighten(question, std::span(&with_twin, 1));
+      tighten(question, std::span(&row, 1));
+      if (row.bound > with_twin.bound) ++raised;
+      const ClusterOutcome outcome = question.outcome(row.point, row.as());
+      ClusterPoint twin = row.point;
+      twin.updates = 0;
+      const ClusterOutcome on_devices = question.outcome(twin, composed(twin, row.sequence));
+      if (on_devices.makespan && outcome.makespan && *on_devices.makespan <= *outcome.makespan) continue;
+      check_cluster_bounds(row, outcome);
+      if (outcome.makespan) ++simulated;
+    }
+  }
+  if (every_case()) CHECK(simulated > 10U);
+  if (every_case()) CHECK(raised > 0U);
+}
+
+TEST_CASE("a cluster that may choose is never slower than one that is told", "[cluster][turn-5]") {
+  const std::vector<std::string> offloads{"none", "offload_greedy", "offload_fractional"};
+  const std::vector<std::string> updates{"device", "backward_updates", "zero_offload", "twinflow",
+                                         "deep_optimizer_states"};
+  std::size_t slower = 0;
+  for (const RandomCase seed : fewer_cases(1, 33, 33)) {
+    Random random(seed);
+    const auto some_of = [&](const std::vector<std::string>& words) {
+      std::string some = words[random.below(static_cast<std::uint32_t>(words.size()))];
+      for (const std::string& word : words) {
+        if (random.chance(0.3) && some.find(word) == std::string::npos) some += "+" + word;
+      }
+      return some;
+    };
+    const ClusterMachine machine{.in_node = 1U << random.between(0, 1),
+                                 .bus = random.chance(0.5) ? 10.0 : 1.0,
+                                 .adam = random.chance(0.5) ? 2.0 : 20.0};
+    const std::string model = cluster_model(random.between(1, 2), 32 * random.between(1, 3));
+    const std::string usual = "points=100000,z=0+3,micro_batch=1,schedule=none+1f1b,saver=none";
+    const std::string any = usual + ",offload=auto,updates=auto";
+    const Bytes least = least_cluster_memory(model, machine, 4, usual);
+    const Bytes memory{static_cast<std::int64_t>((0.9 + random.below(8) / 20.0) * static_cast<double>(least.count))};
+    const auto best = [&](const std::string& options) {
+      const ClusterAsked asked(model, machine, 4, options, Optimizer::adam, memory);
+      ClusterProblems problems(asked.question, asked.trace, asked.platform);
+      ClusterQuestion question = problems.question();
+      question.asks_least = false;
+      const ClusterAnswer found = cluster_search(question, asked.options());
+      CHECK((found.is_proven || !found.best));
+      return found.best ? found.rows[*found.best].outcome->makespan : std::nullopt;
+    };
+    const std::optional<Seconds> chosen = best(any);
+    for (int k = 0; k < 3; ++k) {
+      const std::string told = usual + ",offload=" + some_of(offloads) + ",updates=" + some_of(updates);
+      const std::optional<Seconds> given = best(told);
+      CAPTURE(told, memory.count);
+      if (chosen && (!given || *chosen < *given)) ++slower;
+      if (!given) continue;
+      REQUIRE(chosen);
+      CHECK(chosen->value <= given->value * (1 + sum_tolerance));
+    }
+  }
+  if (every_case()) CHECK(slower > 0U);
+}
+
 TEST_CASE("the best point of a cluster is that of all points one by one", "[cluster][eleventh-3]") {
   struct Case {
     ClusterMachine machine;
@@ -308,6 +392,7 @@ TEST_CASE("the best point of a cluster is that of all points one by one", "[clus
         Case{{.nodes = 1, .in_node = 4}, 3, 4, 1.3, ",context=2+4,z=0+2"},
         Case{{.nodes = 2, .in_node = 2}, 2, 8, 1.5, ",copies=1+2,z=0+2+3,p=1+2"},
         Case{{.nodes = 1, .in_node = 2}, 2, 4, 1.1, ",updates=auto,p=1+2,t=1"},
+        Case{{.nodes = 1, .in_node = 2, .adam = 100}, 3, 4, 1.6, ",updates=auto,p=1+2,t=1,z=0+2"},
         Case{{.nodes = 1, .in_node = 2}, 3, 4, 1.3, ",offload=auto,saver=none+full,p=1+2,z=0+3"},
         Case{{.nodes = 1, .in_node = 2}, 3, 4, 1.2, ",compression=auto,p=1,micro_batch=1+2"},
         Case{{.nodes = 1, .in_node = 4}, 2, 8, 1.3, ",expert=1+2+4,p=1+2", cluster_mixture(2)}}) {
@@ -615,14 +700,33 @@ TEST_CASE("a cluster refuses in one line what leaves no point", "[cluster][progr
   refused("(p=90)", "p=90 leaves no point: there are 4 devices, and the model has 7 stages");
   refused("(d=3)", "d=3 leaves no point: so many replicas do not fit 4 devices and 8 samples");
   refused("(z=2,d=1)", "z=2 leaves no point: only several replicas share anything out");
-  refused("(p=2,schedule=none)", "schedule leaves no point: no such pipeline has so many stages and micro-batches");
+  refused("(p=2,schedule=none)",
+          "schedule=none leaves no point: no such pipeline has so many stages and micro-batches");
   refused("(schedule=2f2b)", "cluster.schedule: expected auto, or none, 1f1b");
   refused("|rotor",
           "cluster: it chooses the whole pass pipeline, and is asked alone by 'simulate', 'plan', 'load' and 'sweep'");
   const ProgramRun small = files.run("simulate", "", 8, "--memory '10 kB'");
   CHECK(small.exit_code == 1);
   CHECK(small.err.find("the least bound is ") != std::string::npos);
+  CHECK(small.err.find(" of activations and ") != std::string::npos);
+  CHECK(small.err.find(" of exchange buffers; the smallest") != std::string::npos);
   CHECK(small.err.find("the smallest feasible budget is ") != std::string::npos);
+}
+
+TEST_CASE("a cluster says that nothing joins its nodes where all points ask for it", "[cluster][program]") {
+  const ClusterFiles files({.nodes = 2, .in_node = 1});
+  const std::string text = cluster_platform({.nodes = 2, .in_node = 1});
+  const std::size_t link = text.find("  - {name: slow");
+  std::ofstream(files.platform) << text.substr(0, link) << text.substr(text.find('\n', link) + 1);
+  for (const auto& [asked, says] : {std::pair("(p=2)", "platform 'machine' has no route from 'gpu0' to 'gpu1'"),
+                                    std::pair("(d=2,t=1)", "there is no way from 'gpu0' to 'gpu1'")}) {
+    const ProgramRun run = files.run("simulate", asked);
+    INFO(run.err);
+    CHECK(run.exit_code == 1);
+    CHECK(run.err.find(says) != std::string::npos);
+    CHECK(run.err.find("too large") == std::string::npos);
+  }
+  CHECK(files.run("simulate", "").exit_code == 0);
 }
 
 }  // namespace plimsoll

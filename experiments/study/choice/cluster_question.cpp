@@ -111,15 +111,29 @@ void share_launches_as(const Graph& whole, Graph& few) {
   }
 }
 
+/// Where no point has failed for want of memory: why the first that was simulated has.
+std::optional<std::string> other_reason(const ClusterAnswer& answer) {
+  if (answer.too_large > 0 || answer.is_least_simulated) return std::nullopt;
+  for (const ClusterRow& row : answer.rows) {
+    if (!row.outcome) continue;
+    if (row.outcome->lacks_host_memory) return std::nullopt;
+    return fmt::format("{} points; {}: {}", answer.points, name_of_point(row), row.outcome->reason);
+  }
+  return std::nullopt;
+}
+
 /// Why nothing fits, by what the least consists of.
 Infeasible none_of(const ClusterAnswer& answer) {
   if (answer.rows.empty() && answer.too_large == 0) return {answer.refused_because, std::nullopt};
+  if (std::optional<std::string> why = other_reason(answer)) return {*std::move(why), std::nullopt};
   const MemoryBound& parts = answer.least_parts;
   std::string why = fmt::format("{} points, {} too large by the bound and {} by simulation", answer.points,
                                 answer.too_large, answer.simulated);
-  why += fmt::format("; the least bound is {} of parameters, {} of gradients, {} of states and {} of activations",
-                     format_bytes(parts.parameters), format_bytes(parts.gradients), format_bytes(parts.states),
-                     format_bytes(parts.activations));
+  why += fmt::format(
+      "; the least bound is {} of parameters, {} of gradients, {} of states, {} of activations "
+      "and {} of exchange buffers",
+      format_bytes(parts.parameters), format_bytes(parts.gradients), format_bytes(parts.states),
+      format_bytes(parts.activations), format_bytes(parts.exchanged));
   const auto lacks_host = std::ranges::find_if(
       answer.rows, [](const ClusterRow& row) { return row.outcome && row.outcome->lacks_host_memory; });
   if (lacks_host != answer.rows.end()) {

@@ -23,7 +23,9 @@ struct DeviceCosts {
   Seconds last_backward, last_weight;  ///< of its longest part
   Seconds updates;                     ///< whole
   Bytes host_moves;                    ///< likewise
+  double moves_a_byte, moves_a_state;  ///< of its parameters: the least that a host moves for a byte of them, of states
   Bytes parameters, gradients, states;
+  Bytes largest_trained;                 ///< of its parameters
   Bytes trained;                         ///< of the parameters
   Bytes read_again;                      ///< of these what stages have that are neither the model's first nor its last
   Bytes least_gradients, least_trained;  ///< of its parts
@@ -63,13 +65,15 @@ struct BoundedPoint {
   const std::vector<DeviceHost>& hosts;        ///< by device; empty: there are none, or nothing leaves the devices
   std::optional<Bytes> budget;                 ///< of a device
   bool is_cut_known = true;                    ///< whether `devices` are those of its own cut
+  bool has_device_twin = false;                ///< whether the point that updates on devices alone is bounded apart
 };
 
 /// A device's memory, by what it consists of.
 struct MemoryBound {
   Bytes parameters, gradients, states, activations;
+  Bytes exchanged = {};  ///< of the first two what is whole for a while only: gathered, or not yet scattered
 
-  Bytes total() const { return parameters + gradients + states + activations; }
+  Bytes total() const { return parameters + gradients + states + activations + exchanged; }
 };
 
 /// Of the fullest device (memory_bound.cpp).
@@ -82,6 +86,9 @@ struct KeptInFlight {
   std::uint32_t micro_batches = 0;  ///< in flight; 0: not known
 };
 KeptInFlight kept_in_flight(const BoundedPoint&, std::uint32_t rank);
+
+/// Of its optimizer states what cannot be on the device within the budget (memory_bound.cpp).
+Bytes states_beyond(const BoundedPoint&, std::uint32_t rank);
 
 /// Of the iteration: what devices compute, and what fills and drains a pipeline (computation_bound.cpp).
 Seconds computation_bound(const BoundedPoint&);

@@ -124,13 +124,13 @@ constexpr auto cluster_options = options_of<ClusterOptions>(
     option_of<&ClusterOptions::offload>({
         .name = "offload",
         .values = "auto, or none, offload_greedy, offload_fractional, pofo joined by '+'",
-        .help = "of kept values to the host; auto: none and offload_greedy",
+        .help = "of kept values to the host; auto: all but pofo",
         .allowed = are_named<cluster_offloads>,
     }),
     option_of<&ClusterOptions::updates>({
         .name = "updates",
         .values = "auto, or device, backward_updates, zero_offload, twinflow, deep_optimizer_states joined by '+'",
-        .help = "where parameters are updated and states are; auto: device, backward_updates and zero_offload",
+        .help = "where parameters are updated and states are; auto: all",
         .allowed = are_named<cluster_updates>,
     }),
     option_of<&ClusterOptions::planners>({

@@ -59,7 +59,7 @@ std::span<const ClusterPass> cluster_compressions() {
 
 std::span<const ClusterPass> cluster_offloads() {
   static const std::array all{ClusterPass{"none", nullptr}, ClusterPass{"offload_greedy", &offload_greedy_strategy},
-                              ClusterPass{"offload_fractional", &offload_fractional_strategy, false},
+                              ClusterPass{"offload_fractional", &offload_fractional_strategy},
                               ClusterPass{"pofo", &pofo_strategy, false}};
   return all;
 }
@@ -67,8 +67,8 @@ std::span<const ClusterPass> cluster_offloads() {
 std::span<const ClusterPass> cluster_updates() {
   static const std::array all{
       ClusterPass{"device", nullptr}, ClusterPass{"backward_updates", &backward_updates_strategy},
-      ClusterPass{"zero_offload", &zero_offload_strategy}, ClusterPass{"twinflow", &twinflow_strategy, false},
-      ClusterPass{"deep_optimizer_states", &deep_optimizer_states_strategy, false}};
+      ClusterPass{"zero_offload", &zero_offload_strategy}, ClusterPass{"twinflow", &twinflow_strategy},
+      ClusterPass{"deep_optimizer_states", &deep_optimizer_states_strategy}};
   return all;
 }
 

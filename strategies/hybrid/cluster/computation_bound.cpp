@@ -13,11 +13,16 @@
 // rest of its way m - 1 of them after the first could. Likewise with the backwards b for inputs. So, of any part,
 //     time >= F + B of the model + (m - 1) max(f, b),  B for inputs only where the backward is split.
 //
-// Updates within the backward are work of the device like others. On a host (zero_offload) they begin when the device
-// has run its last backward, and all of those of its devices go over its processor. Parameters come back from them, so
-// that this copy begins no earlier:
+// Updates within the backward are work of the device like others. On a host they begin when the device has run its last
+// backward, and all of those of its devices go over its processor:
 //     time >= min over a host's devices of (before + m (F + B)) + what all of them move / what the host moves
+// Of zero_offload it moves all, and parameters come back from it, so that this copy begins no earlier:
 //     time >= before + m (F + B) + copies of the parameters
+// Of twinflow it moves no less than for the states that the device has no memory for. It updates nothing, or a tenth of
+// the parameters at least. Nothing on any device is the plan of another point where `device` is asked for, too:
+//     time >= before + m (F + B) + min(U, a tenth on the host),  there of one device without U
+// Of deep_optimizer_states a share x of the states is updated there, and the others go to the device and back:
+//     time >= before + m (F + B) + min over x of max(x H, (1 - x) C) = ... + H C / (H + C)
 //
 // The cut is that of the strategies (balanced) where the stages' times are those at hand. ZeRO 2 and 3 add what stages
 // wait for, and may cut elsewhere: until that is known, means hold. Devices have m (F + B) / p of the model, and of p v
@@ -63,24 +68,88 @@ Seconds passes_of(const BoundedPoint& of, const DeviceCosts& device) {
   return of.point.runs_by_ops() ? std::min(m * of.costs.ops, by_stages) : by_stages;
 }
 
-Seconds with_updates_on_hosts(const BoundedPoint& of) {
-  if (of.point.updating().strategy != &zero_offload_strategy || of.hosts.empty() || !of.is_cut_known) return {};
+/// What updates elsewhere than on devices take at least.
+class UpdatesElsewhere {
+ public:
+  explicit UpdatesElsewhere(const BoundedPoint& of)
+      : of_(of), share_(1.0 / (of.point.zero > 0 ? of.point.sharers() : 1)) {}
+
+  Seconds bound() && {
+    for (std::uint32_t r = 0; r < of_.devices.size(); ++r) add(r);
+    const bool is_one_apart = of_.has_device_twin && of_.point.updating().strategy == &twinflow_strategy;
+    return is_one_apart ? std::max(longest_, *least_with_host_) : longest_;
+  }
+
+ private:
   struct OnHost {
     Seconds begin, updates;
   };
-  std::map<std::uint32_t, OnHost> by_host;
-  const double share = 1.0 / (of.point.zero > 0 ? of.point.sharers() : 1);
-  Seconds longest;
-  for (std::size_t r = 0; r < of.devices.size(); ++r) {
-    const DeviceHost& host = of.hosts[r];
-    const Seconds begin = passes_of(of, of.devices[r]);
-    const auto [found, is_first] = by_host.try_emplace(host.host, OnHost{begin, {}});
-    OnHost& all = found->second;
+
+  void add(std::uint32_t rank) {
+    const DeviceCosts& device = of_.devices[rank];
+    const DeviceHost& host = of_.hosts[rank];
+    const Seconds begin = passes_of(of_, device);
+    const Seconds on_host = least_on_host(rank);
+    OnHost& all = by_host_.try_emplace(host.host, OnHost{begin, {}}).first->second;
     all.begin = std::min(all.begin, begin);
-    if (host.updates.value > 0) all.updates += share * (of.devices[r].host_moves / host.updates);
-    longest = std::max({longest, all.begin + all.updates, begin + share * (of.devices[r].trained / host.in)});
+    all.updates += on_host;
+    longest_ = std::max({longest_, all.begin + all.updates, begin + own(device, host, on_host)});
+    const Seconds with_host = begin + std::max(on_host, tenth_on_host(device, host));
+    least_with_host_ = std::min(least_with_host_.value_or(with_host), with_host);
   }
-  return longest;
+
+  /// That this device's updates take of its host.
+  Seconds least_on_host(std::uint32_t rank) const {
+    const DeviceCosts& device = of_.devices[rank];
+    if (of_.point.updating().strategy == &zero_offload_strategy) return on_host(device.host_moves, of_.hosts[rank]);
+    if (of_.point.updating().strategy != &twinflow_strategy) return {};
+    const Bytes away = states_beyond(of_, rank);
+    return away > Bytes{} ? moved(device.moves_a_state * static_cast<double>(away.count), of_.hosts[rank]) : Seconds{};
+  }
+
+  /// Behind a device's last backward, whatever others leave to the same host.
+  Seconds own(const DeviceCosts& device, const DeviceHost& host, Seconds on_host) const {
+    const StrategyInfo* strategy = of_.point.updating().strategy;
+    if (strategy == &zero_offload_strategy) return share_ * (device.trained / host.in);
+    if (strategy == &twinflow_strategy) {
+      return std::max(on_host, std::min(share_ * device.updates, tenth_on_host(device, host)));
+    }
+    return least_streamed(device, host);
+  }
+
+  /// Of a tenth of its parameters, of which each has its share.
+  Seconds tenth_on_host(const DeviceCosts& device, const DeviceHost& host) const {
+    const Bytes tenth{device.trained.count / 10};
+    return tenth > Bytes{} ? moved(share_ * device.moves_a_byte * static_cast<double>(tenth.count), host) : Seconds{};
+  }
+
+  /// All states are on hosts: what their updates take there, or their way to the device and back.
+  Seconds least_streamed(const DeviceCosts& device, const DeviceHost& host) const {
+    if (device.states == Bytes{} || host.updates.value == 0) return {};
+    const Seconds there = moved(share_ * device.moves_a_state * static_cast<double>(device.states.count), host);
+    if (there == Seconds{}) return {};
+    const Seconds away = share_ * (device.states / BytesPerSecond{std::min(host.out.value, host.in.value)});
+    return (there / (there + away)) * away;
+  }
+
+  Seconds on_host(Bytes moves, const DeviceHost& host) const {
+    return moved(share_ * static_cast<double>(moves.count), host);
+  }
+
+  static Seconds moved(double bytes, const DeviceHost& host) {
+    return host.updates.value > 0 ? Seconds{bytes / host.updates.value} : Seconds{};
+  }
+
+  const BoundedPoint& of_;
+  double share_;
+  std::map<std::uint32_t, OnHost> by_host_;
+  Seconds longest_;
+  std::optional<Seconds> least_with_host_;  // of a device that leaves anything to its host
+};
+
+Seconds with_updates_elsewhere(const BoundedPoint& of) {
+  if (of.point.keeps_states() || of.hosts.empty() || !of.is_cut_known) return {};
+  return UpdatesElsewhere(of).bound();
 }
 
 Seconds on_devices(const BoundedPoint& of) {
@@ -113,7 +182,7 @@ Seconds updates_bound(const ClusterPoint& point, const DeviceCosts& device) {
 }
 
 Seconds computation_bound(const BoundedPoint& of) {
-  return std::max(on_devices(of), with_updates_on_hosts(of));
+  return std::max(on_devices(of), with_updates_elsewhere(of));
 }
 
 }  // namespace plimsoll

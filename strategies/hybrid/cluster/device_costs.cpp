@@ -1,6 +1,7 @@
 // What a device of a pipeline has of the stages of a model, and what these cost it.
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -42,13 +43,8 @@ class OfDevice {
     std::set<std::uint32_t> parameters;
     for (const Range& part : parts) add(part, parameters, part.first == parts.front().first);
     for (const Range& part : parts) made_.read_again += inner_parameters(part);
-    for (const std::uint32_t p : parameters) {
-      made_.parameters += costs_.parameters[p].bytes;
-      if (costs_.parameters[p].trained) made_.trained += costs_.parameters[p].bytes;
-      made_.states += costs_.parameters[p].states;
-      made_.updates += costs_.parameters[p].update;
-      made_.host_moves += costs_.parameters[p].host_moves;
-    }
+    made_.moves_a_byte = made_.moves_a_state = std::numeric_limits<double>::infinity();
+    for (const std::uint32_t p : parameters) add(costs_.parameters[p]);
     return made_;
   }
 
@@ -66,6 +62,22 @@ class OfDevice {
   Bytes inner_parameters(const Range& part) const {
     const std::size_t first = std::max<std::size_t>(part.first, 1);
     return trained_in(first, std::max(first, std::min(part.last, costs_.stages.size() - 1)));
+  }
+
+  void add(const RankParameter& parameter) {
+    made_.parameters += parameter.bytes;
+    if (parameter.trained) made_.trained += parameter.bytes;
+    if (parameter.trained) made_.largest_trained = std::max(made_.largest_trained, parameter.bytes);
+    made_.states += parameter.states;
+    made_.updates += parameter.update;
+    made_.host_moves += parameter.host_moves;
+    const auto moves_a = [&](Bytes bytes) {
+      return static_cast<double>(parameter.host_moves.count) / static_cast<double>(bytes.count);
+    };
+    if (parameter.trained && parameter.bytes > Bytes{}) {
+      made_.moves_a_byte = std::min(made_.moves_a_byte, moves_a(parameter.bytes));
+    }
+    if (parameter.states > Bytes{}) made_.moves_a_state = std::min(made_.moves_a_state, moves_a(parameter.states));
   }
 
   void add(const Range& part, std::set<std::uint32_t>& parameters, bool is_first) {

@@ -2,7 +2,8 @@
 //
 // Static: a rank of d replicas has at least 1/d of what they share out (shares are rounded up), and all of the rest:
 // parameters P and states S from the beginning to the end, gradients G at the end of the backward. With z = 3 a device
-// of one part has gathered its last stage's parameters when the backward begins.
+// of one part has gathered its last stage's parameters when the backward begins. With z = 2 and 3 a gradient is whole
+// until it has been scattered: from the second backward of a device of one part on, beside the shares of all.
 //
 // Activations: A bytes are what one micro-batch leaves of a device's parts for its backward, as far as the saver has
 // to keep it. Before the first backward of a rank r of p with m micro-batches so many are there:
@@ -120,6 +121,11 @@ MemoryBound larger(const MemoryBound& a, const MemoryBound& b) {
   return a.total() < b.total() ? b : a;
 }
 
+/// What is there of it beside a share while it is whole.
+Bytes more_than_share(Bytes whole, std::uint32_t ranks) {
+  return std::max(whole - share(whole, ranks) - Bytes{1}, Bytes{});
+}
+
 MemoryBound of_device(const BoundedPoint& of, const DeviceCosts& device, const Activations& kept) {
   const std::uint32_t d = of.point.sharers(), z = of.point.zero;
   const MemoryBound at_end{.parameters = share(device.parameters, z > 2 ? d : 1),
@@ -133,11 +139,16 @@ MemoryBound of_device(const BoundedPoint& of, const DeviceCosts& device, const A
   first.activations = kept.alone;
   later.activations = kept.beside_gradients;
   if (z > 2 && of.point.chunks == 1 && kept.are_before_backward) {
-    const Bytes gathered = std::max(device.last_trained - share(device.last_trained, d) - Bytes{1}, Bytes{});
-    first.parameters += gathered;
-    if (later.activations > Bytes{}) later.parameters += gathered;
+    first.exchanged = more_than_share(device.last_trained, d);
+    if (later.activations > Bytes{}) later.exchanged = first.exchanged;
   }
-  return larger(larger(last, first), later);
+  MemoryBound fullest = larger(larger(last, first), later);
+  if (z > 1 && waits_for_gradients(of)) {
+    later.activations = {};
+    later.exchanged = more_than_share(device.largest_trained, d);
+    fullest = larger(fullest, later);
+  }
+  return fullest;
 }
 
 /// What the fullest device needs wherever the model is cut.
@@ -243,6 +254,14 @@ KeptInFlight kept_in_flight(const BoundedPoint& of, std::uint32_t rank) {
                               ? share(device.gradients, point.zero > 1 ? point.sharers() : 1)
                               : Bytes{};
   return {at_rest + left, at_rest + left + gradients, in_flight};
+}
+
+Bytes states_beyond(const BoundedPoint& of, std::uint32_t rank) {
+  if (!of.budget || of.point.keeps_states()) return {};
+  const DeviceCosts& device = of.devices[rank];
+  const Bytes own = share(device.states, of.point.zero > 0 ? of.point.sharers() : 1);
+  const Bytes without = of_device(of, device, activations(of, device, rank)).total();
+  return std::clamp(own + without - *of.budget, Bytes{}, own);
 }
 
 MemoryBound memory_bound(const BoundedPoint& of) {

@@ -18,10 +18,18 @@
 namespace plimsoll {
 namespace {
 
+bool asks_updates_on_devices(const ClusterOptions& options) {
+  const std::vector<std::string_view> words = read_words(options.updates);
+  return words.empty() || std::ranges::find(words, cluster_updates().front().name) != words.end();
+}
+
 class ClusterSearch {
  public:
   ClusterSearch(const ClusterQuestion& question, const ClusterOptions& options)
-      : question_(question), limit_(options.limit), costs_(std::make_shared<ClusterCosts>(question)) {
+      : question_(question),
+        limit_(options.limit),
+        updates_on_devices_(asks_updates_on_devices(options)),
+        costs_(std::make_shared<ClusterCosts>(question)) {
     ClusterSpace space = cluster_space(question.extent, options);
     if (space.points.empty()) throw InputError("cluster: " + space.empty_because);
     answer_.points = space.points.size();
@@ -38,7 +46,10 @@ class ClusterSearch {
     const auto is_too_large = [&](const ClusterRow& row) {
       return question_.budget && row.memory.total() > *question_.budget;
     };
-    for (ClusterRow& row : answer_.rows) costs_->raise_within_budget(row);
+    for (ClusterRow& row : answer_.rows) {
+      row.has_device_twin = updates_on_devices_ && row.point.updates > 0;
+      costs_->raise_within_budget(row);
+    }
     std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
     std::vector<ClusterRow> large;
     std::ranges::copy_if(answer_.rows, std::back_inserter(large), is_too_large);
@@ -97,6 +108,8 @@ class ClusterSearch {
       ClusterRow& row = answer_.rows[r];
       if (answer_.simulated >= limit_ || !may_be_faster(row)) return;
       if (row.outcome) continue;
+      row.is_needless = fits_without_offloading(row.point);
+      if (row.is_needless) continue;
       if (!tighten(row)) {
         simulate_whole(r);
       } else if (!row.is_too_large) {
@@ -131,6 +144,13 @@ class ClusterSearch {
     if (answer_.refused++ == 0) answer_.refused_because = why;
   }
 
+  /// Whether the same point that offloads nothing has been simulated, and fits: nothing has to leave.
+  bool fits_without_offloading(ClusterPoint point) const {
+    if (point.offload == 0) return false;
+    point.offload = 0;
+    return fit_.contains(point);
+  }
+
   bool may_be_faster(const ClusterRow& row) const {
     return !answer_.best || row.bound < *answer_.rows[*answer_.best].outcome->makespan;
   }
@@ -144,6 +164,7 @@ class ClusterSearch {
       answer_.is_least_simulated = true;
     }
     if (!row.outcome->makespan) return;
+    fit_.insert(row.point);
     const auto is_better = [&](const ClusterRow& best) {
       return std::pair(*row.outcome->makespan, r) < std::pair(*best.outcome->makespan, *answer_.best);
     };
@@ -153,7 +174,7 @@ class ClusterSearch {
   void conclude() {
     std::optional<Seconds> open;
     for (const ClusterRow& row : answer_.rows) {
-      if (!row.outcome && !row.is_too_large) open = std::min(open.value_or(row.bound), row.bound);
+      if (!row.outcome && !row.is_too_large && !row.is_needless) open = std::min(open.value_or(row.bound), row.bound);
     }
     answer_.is_proven = !open;
     if (!answer_.best) return;
@@ -164,7 +185,9 @@ class ClusterSearch {
 
   const ClusterQuestion& question_;
   std::size_t limit_;
+  bool updates_on_devices_;              // of some points
   std::shared_ptr<ClusterCosts> costs_;  // of a front's searches together
+  std::set<ClusterPoint> fit_;           // of those simulated
   ClusterAnswer answer_;
 };
 
@@ -215,6 +238,7 @@ ClusterAnswer cluster_bounds(const ClusterQuestion& question, const ClusterOptio
 void tighten(const ClusterQuestion& question, std::span<ClusterRow> rows) {
   ClusterCosts costs(question);
   for (ClusterRow& row : rows) {
+    costs.raise_within_budget(row);
     while (costs.tighten(row)) {
     }
   }

@@ -63,7 +63,9 @@ struct ClusterRow {
   /// What the bounds are about: costs of a rank alone, the times of a replica's stages, the order of its turns. Without
   /// a pipeline the first tells all.
   enum class Known : std::uint8_t { rank, stages, order } known = Known::rank;
-  bool is_too_large = false;                   ///< by the bound on memory, once the cut is known
+  bool has_device_twin = false;  ///< the same point with updates on devices alone is in the space, too
+  bool is_too_large = false;     ///< by the bound on memory, once the cut is known
+  bool is_needless = false;      ///< it offloads, and the same that offloads nothing has been found to fit
   std::optional<ClusterOutcome> outcome = {};  ///< once simulated
 
   ComposedPoint as() const { return composed(point, sequence); }

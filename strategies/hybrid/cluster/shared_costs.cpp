@@ -101,12 +101,14 @@ void ClusterCosts::bound(ClusterRow& row, const RankCosts& costs, const std::vec
                         .micro_batches = question_.extent.micro_batches(row.point),
                         .hosts = hosts(row.point),
                         .budget = question_.budget,
-                        .is_cut_known = row.known != ClusterRow::Known::rank || row.point.zero < 2};
+                        .is_cut_known = row.known != ClusterRow::Known::rank || row.point.zero < 2,
+                        .has_device_twin = row.has_device_twin};
   raise(row, std::max({computation_bound(of), exchange_bound(of), copies_bound(of)}), memory_bound(of));
 }
 
 void ClusterCosts::raise_within_budget(ClusterRow& row) {
-  if (row.point.offload == 0 || !question_.budget) return;
+  if (!question_.budget) return;
+  if (row.point.offload == 0 && row.point.keeps_states()) return;
   const RankCosts& costs = std::get<OfRank>(rank(row.point)).costs;
   const std::vector<DeviceCosts>& of_devices = devices(row.point, costs);
   bound(row, costs, of_devices, std::get<Exchanges>(exchanges(row.point, of_devices)));

@@ -25,7 +25,7 @@ class ClusterCosts {
   /// Raises the row's bounds to the next better ones; false where there are none.
   bool tighten(ClusterRow&);
 
-  /// Raises its bound on time to what the question's budget says of what it offloads.
+  /// Raises its bound on time to what the question's budget says of what it offloads, values or states.
   void raise_within_budget(ClusterRow&);
 
  private:

@@ -344,7 +344,8 @@ class Enumeration {
       case 9:
         return apart_because_;
       default:
-        return "schedule leaves no point: no such pipeline has so many stages and micro-batches";
+        return fmt::format("schedule={} leaves no point: no such pipeline has so many stages and micro-batches",
+                           options_.schedule);
     }
   }
 
