@@ -112,7 +112,7 @@ std::vector<std::vector<double>> sizes_of(std::span<const GridSample> samples) {
   for (std::size_t a = 0; a < sizes.size(); ++a) {
     for (const GridSample& sample : samples) sizes[a].push_back(sample.sizes[a]);
     std::ranges::sort(sizes[a]);
-    sizes[a].erase(std::ranges::unique(sizes[a]).begin(), sizes[a].end());
+    sizes[a].erase(std::unique(sizes[a].begin(), sizes[a].end()), sizes[a].end());
   }
   return sizes;
 }
