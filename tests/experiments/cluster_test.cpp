@@ -332,51 +332,6 @@ TEST_CASE("no plan of twinflow but that of its twin on devices is faster than it
   if (every_case()) CHECK(raised > 0U);
 }
 
-TEST_CASE("a cluster that may choose is never slower than one that is told", "[cluster][turn-5]") {
-  const std::vector<std::string> offloads{"none", "offload_greedy", "offload_fractional"};
-  const std::vector<std::string> updates{"device", "backward_updates", "zero_offload", "twinflow",
-                                         "deep_optimizer_states"};
-  std::size_t slower = 0;
-  for (const RandomCase seed : fewer_cases(1, 33, 33)) {
-    Random random(seed);
-    const auto some_of = [&](const std::vector<std::string>& words) {
-      std::string some = words[random.below(static_cast<std::uint32_t>(words.size()))];
-      for (const std::string& word : words) {
-        if (random.chance(0.3) && some.find(word) == std::string::npos) some += "+" + word;
-      }
-      return some;
-    };
-    const ClusterMachine machine{.in_node = 1U << random.between(0, 1),
-                                 .bus = random.chance(0.5) ? 10.0 : 1.0,
-                                 .adam = random.chance(0.5) ? 2.0 : 20.0};
-    const std::string model = cluster_model(random.between(1, 2), 32 * random.between(1, 3));
-    const std::string usual = "points=100000,z=0+3,micro_batch=1,schedule=none+1f1b,saver=none";
-    const std::string any = usual + ",offload=auto,updates=auto";
-    const Bytes least = least_cluster_memory(model, machine, 4, usual);
-    const Bytes memory{static_cast<std::int64_t>((0.9 + random.below(8) / 20.0) * static_cast<double>(least.count))};
-    const auto best = [&](const std::string& options) {
-      const ClusterAsked asked(model, machine, 4, options, Optimizer::adam, memory);
-      ClusterProblems problems(asked.question, asked.trace, asked.platform);
-      ClusterQuestion question = problems.question();
-      question.asks_least = false;
-      const ClusterAnswer found = cluster_search(question, asked.options());
-      CHECK((found.is_proven || !found.best));
-      return found.best ? found.rows[*found.best].outcome->makespan : std::nullopt;
-    };
-    const std::optional<Seconds> chosen = best(any);
-    for (int k = 0; k < 3; ++k) {
-      const std::string told = usual + ",offload=" + some_of(offloads) + ",updates=" + some_of(updates);
-      const std::optional<Seconds> given = best(told);
-      CAPTURE(told, memory.count);
-      if (chosen && (!given || *chosen < *given)) ++slower;
-      if (!given) continue;
-      REQUIRE(chosen);
-      CHECK(chosen->value <= given->value * (1 + sum_tolerance));
-    }
-  }
-  if (every_case()) CHECK(slower > 0U);
-}
-
 TEST_CASE("the best point of a cluster is that of all points one by one", "[cluster][eleventh-3]") {
   struct Case {
     ClusterMachine machine;
