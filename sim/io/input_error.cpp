@@ -39,17 +39,34 @@ std::string bare(std::string_view word) {
   return made;
 }
 
+enum class Stands { at_first, anywhere };
+
 /// The shortest candidate in which the word stands, but for small letters and what is neither letter nor digit.
-std::string_view shortest_with(std::string_view word, std::span<const std::string_view> candidates) {
+std::string_view shortest_with(std::string_view word, std::span<const std::string_view> candidates, Stands where) {
   constexpr std::size_t least = 3;
   const std::string wanted = bare(word);
   std::string_view found;
   if (wanted.size() < least) return found;
   for (const std::string_view candidate : candidates) {
-    if (bare(candidate).find(wanted) == std::string::npos) continue;
+    const std::size_t at = bare(candidate).find(wanted);
+    if (at == std::string::npos || (where == Stands::at_first && at > 0)) continue;
     if (found.empty() || candidate.size() < found.size()) found = candidate;
   }
   return found;
+}
+
+/// With the fewest letters changed, up to a third of them.
+std::string_view nearest_spelled(std::string_view word, std::span<const std::string_view> candidates) {
+  std::string_view nearest;
+  std::size_t least = std::max<std::size_t>(1, (word.size() + 1) / 3) + 1;
+  for (const std::string_view candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < least && distance < std::max(word.size(), candidate.size())) {
+      least = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
 }
 
 }  // namespace
@@ -77,16 +94,12 @@ Position position_of(std::string_view text, std::size_t offset) {
 std::string suggestion(std::string_view word, std::span<const std::string_view> candidates) {
   constexpr std::size_t longest = 64;
   if (word.empty() || word.size() > longest) return "";
+  // A number says which one is meant: h100 is h100_sxm_8 and not h200.
+  const bool has_number = std::ranges::any_of(word, [](unsigned char c) { return std::isdigit(c) != 0; });
   std::string_view nearest;
-  std::size_t least = std::max<std::size_t>(1, (word.size() + 1) / 3) + 1;
-  for (const std::string_view candidate : candidates) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < least && distance < std::max(word.size(), candidate.size())) {
-      least = distance;
-      nearest = candidate;
-    }
-  }
-  if (nearest.empty()) nearest = shortest_with(word, candidates);
+  if (has_number) nearest = shortest_with(word, candidates, Stands::at_first);
+  if (nearest.empty()) nearest = nearest_spelled(word, candidates);
+  if (nearest.empty()) nearest = shortest_with(word, candidates, Stands::anywhere);
   return nearest.empty() ? "" : std::string("; did you mean '").append(nearest).append("'?");
 }
 

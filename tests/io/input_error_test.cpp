@@ -33,6 +33,14 @@ TEST_CASE("the suggestion is the nearest word, if any is near", "[io]") {
   CHECK(suggestion(std::string(100'000, 'x'), words) == "");
 }
 
+TEST_CASE("a word with a number is first what begins with it", "[io]") {
+  const std::vector<std::string> cards{"h200", "h100_sxm_8", "v100_pcie", "rtx_4090_pcie4"};
+  CHECK(suggestion("H100", cards) == "; did you mean 'h100_sxm_8'?");
+  CHECK(suggestion("rtx 4090", cards) == "; did you mean 'rtx_4090_pcie4'?");
+  CHECK(suggestion("4090", cards) == "; did you mean 'rtx_4090_pcie4'?");
+  CHECK(suggestion("h300", cards) == "; did you mean 'h200'?");
+}
+
 TEST_CASE("alternatives read like a sentence", "[io]") {
   const std::string_view names[] = {"a", "b", "c"};
   CHECK(alternatives(std::span(names, 1)) == "a");
