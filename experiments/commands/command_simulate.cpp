@@ -21,6 +21,7 @@
 #include "experiments/study/planning_watch.h"
 #include "experiments/study/result_fields.h"
 #include "experiments/study/summary.h"
+#include "experiments/study/within.h"
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json.h"
@@ -162,6 +163,7 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   question.engine = options.engine;
   question.allocator = options.allocator;
   question.transfers = options.transfers;
+  question.within = options.within;
   const Problem problem = problem_of_file(schedule, arguments.schedule, question);
   note_times(problem);
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
@@ -178,10 +180,21 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   return made.feasible() ? exit_fine : exit_no_result;
 }
 
+/// Of strategies that choose among questions, not among plans of one.
+void refuse_choice_within(const Question& question, const Platform& platform) {
+  const std::vector<Pass>& passes = question.strategy.passes;
+  const bool chooses = passes.size() == 1 && passes.front().strategy == &portfolio_strategy;
+  if (question.within == Within::live || !(asks_cluster(question) || (chooses && platform.devices.size() > 1))) return;
+  throw InputError(
+      fmt::format("--within {}: '{}' chooses for several devices by live bytes; name one of its candidates",
+                  written(question.within), question.strategy.text));
+}
+
 /// Of a cluster, and of a portfolio on several devices, the question becomes that of the strategy which was chosen.
 AnsweredQuestion answered(const Question& question) {
   Trace trace = load_model(question.trace);
   Platform platform = load_platform(question.platform);
+  refuse_choice_within(question, platform);
   PlanningWatch watch("planning with " + question.strategy.text);
   if (asks_cluster(question)) {
     AnsweredQuestion chosen = answered_by_cluster(question, trace, platform);
@@ -194,7 +207,7 @@ AnsweredQuestion answered(const Question& question) {
   }
   auto [problem, budget, transform_s] = budgeted_problem_of(question, std::move(trace), std::move(platform));
   watch.aside([&of = problem] { note_times(of); });
-  Answer made = std::move(answer(question, problem, std::span(&budget, 1), transform_s).front());
+  Answer made = answer_within(question, problem, budget, transform_s);
   return {question, std::move(problem), std::move(made)};
 }
 
@@ -207,6 +220,9 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   if (front && question.transfers != Transfers::link) {
     throw InputError(
         fmt::format("--transfers {}: with '--memory front' transfers are the platform's (link)", words.transfers));
+  }
+  if (front && question.within != Within::live) {
+    throw InputError(fmt::format("--within {}: '--memory front' is by live bytes", words.within));
   }
   if (front) return simulate_front(question, arguments.json);
   const Transfers transfers = std::exchange(question.transfers, Transfers::link);  // which plans are promised for
@@ -236,6 +252,9 @@ std::string verdict_on_plan(const Question& question, const Answer& made) {
                         std::ranges::max(made.reserved, {}, &ReservedPeak::reserved).reserved.count,
                         question.allocator.text);
   }
+  if (question.within == Within::guaranteed) {
+    text += fmt::format(", {} B by any timing", std::ranges::max(made.guaranteed).count);
+  }
   return text + fmt::format(" (by the {} engine)\n", written(question.engine));
 }
 
@@ -261,7 +280,7 @@ AnsweredQuestion answered_for_pytorch(Question question) {
   auto [problem, budget, transform_s] = budgeted_problem_of(question);
   refuse_early_for_pytorch(question, problem);
   watch.aside([&of = problem] { note_times(of); });
-  Answer made = std::move(answer(question, problem, std::span(&budget, 1), transform_s).front());
+  Answer made = answer_within(question, problem, budget, transform_s);
   return {std::move(question), std::move(problem), std::move(made)};
 }
 
@@ -287,6 +306,18 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
   return exit_fine;
 }
 
+void add_within_options(CLI::App& command, QuestionArguments& words) {
+  CLI::Option* within = command.add_option("--within", words.within,
+                                           "what is to fit the budget: live (bytes, as simulated), guaranteed (the "
+                                           "most live bytes by any timing\nthat the schedule's waits allow) or "
+                                           "reserved (what --allocator takes)");
+  within->capture_default_str()->type_name("WHAT");
+  command
+      .add_flag_callback(
+          "--guaranteed", [&words] { words.within = written(Within::guaranteed); }, "as --within guaranteed")
+      ->excludes(within);
+}
+
 }  // namespace
 
 void add_simulate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
@@ -298,6 +329,7 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
       ->description(
           "memory budget of each device: a size such as '16 GB', a share such as '50 %' of the peak of store_all,\nor "
           "'front' for all best pairs of time and memory (default: the capacity of the device)");
+  add_within_options(*command, arguments->question);
   add_schedule_option(*command, arguments->schedule,
                       "simulate the schedule of this file instead of planning one;\nit is judged first, for the trace, "
                       "platform and budget that it names");
@@ -326,6 +358,7 @@ void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_
       app.add_subcommand("plan", "plan a schedule, verify its legality, time and memory, and write it to a file");
   auto arguments = std::make_shared<SimulateArguments>();
   add_question_options(*command, arguments->question, Asks::strategy);
+  add_within_options(*command, arguments->question);
   command->add_option("-o,--schedule-out", arguments->schedule_out, "file for the schedule (default: standard output)")
       ->type_name("FILE");
   command

@@ -143,6 +143,10 @@ Question question_of(const QuestionArguments& words, Asks asks) {
                     .engine = understood<Engine>("--engine", words.engine),
                     .allocator = parse_allocator(words.allocator, "--allocator"),
                     .transfers = understood<Transfers>("--transfers", words.transfers)};
+  question.within = understood<Within>("--within", words.within);
+  if (question.within == Within::reserved && question.allocator.kind == AllocatorKind::exact) {
+    throw InputError("--within: 'reserved' needs an --allocator that reserves more than is live, found 'exact'");
+  }
   if (asks == Asks::strategy || !words.strategy.empty()) {
     question.strategy = parse_pipeline(words.strategy, "--strategy");
   }

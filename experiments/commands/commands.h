@@ -41,7 +41,7 @@ void add_compare_command(CLI::App&, int& exit_code, const std::string& command_l
 struct QuestionArguments {
   std::string trace, platform, strategy, memory, micro_batches = "1", engine = "simgrid", allocator = "exact",
                                                  optimizer = "none", states = "by_dtype", update_kernels = "fused",
-                                                 gradients = "new", transfers = "link";
+                                                 gradients = "new", transfers = "link", within = "live";
 };
 
 /// Which options a command takes beside --trace and --platform.

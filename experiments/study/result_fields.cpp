@@ -37,9 +37,10 @@ Json out_of_memory_json(const OutOfMemory& failed) {
           {"largest_free_bytes", failed.largest_free.count}};
 }
 
-Json device_json(AllocatorKind allocator, const DeviceMetrics& device, const ReservedPeak& peak) {
+Json device_json(AllocatorKind allocator, const DeviceMetrics& device, Bytes guaranteed, const ReservedPeak& peak) {
   Json object{{"name", device.name},
               {"peak_live_bytes", device.peak_live.count},
+              {"guaranteed_peak_bytes", guaranteed.count},
               {"peak_reserved_bytes", peak.reserved.count},
               {"busy_s", device.busy.value},
               {"micro_batches_in_flight", device.in_flight}};
@@ -103,7 +104,8 @@ Json devices_json(const Result& of) {
   Json list = Json::array();
   if (!of.metrics()) return list;
   for (std::size_t d = 0; d < of.metrics()->devices.size(); ++d) {
-    list.push_back(device_json(of.question.allocator.kind, of.metrics()->devices[d], of.answer->reserved[d]));
+    list.push_back(device_json(of.question.allocator.kind, of.metrics()->devices[d], of.answer->guaranteed[d],
+                               of.answer->reserved[d]));
   }
   return list;
 }
@@ -223,6 +225,8 @@ const ResultField fields[] = {
      [](const Result& of) -> Json { return written(of.question.transfers); }},
     {"allocator", text, stated, "", "", "`--allocator`, as asked",
      [](const Result& of) -> Json { return of.question.allocator.text; }},
+    {"within", text, stated, "", "", "which bytes are to fit the budget (`--within`)",
+     [](const Result& of) -> Json { return written(of.question.within); }},
     {"times_rescaled", flag, stated, "", "",
      "whether durations are the roofline's on this platform instead of the trace's",
      [](const Result& of) -> Json { return of.problem != nullptr && of.problem->times_rescaled; }},
@@ -308,6 +312,12 @@ const ResultField fields[] = {
      }},
     {"peak_bytes", bytes, measured, "", "peak", "live bytes of the fullest device at its peak",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.peak.count; }); }},
+    {"guaranteed_peak_bytes", bytes, measured, "", "guaranteed",
+     "the most live bytes of a device by any timing that the schedule's waits allow: steps start later and take longer "
+     "or shorter (sim/bound/guaranteed_peak.h)",
+     [](const Result& of) -> Json {
+       return of.metrics() ? Json(std::ranges::max(of.answer->guaranteed).count) : Json(nullptr);
+     }},
     {"peak_reserved_bytes", bytes, sometimes, "no schedule, or the allocator is `exact`", "reserved",
      "bytes that the allocator reserves on the device on which it reserves most",
      [](const Result& of) -> Json { return reserved_field(of); }},
@@ -446,7 +456,7 @@ const ResultField fields[] = {
        return of.schedule()->steps.size();
      }},
     {"devices", list, stated, "", "",
-     "`name`, `peak_live_bytes`, `peak_reserved_bytes` (the chosen allocator's), `busy_s`, `micro_batches_in_flight` "
+     "`name`, `peak_live_bytes`, `guaranteed_peak_bytes`, `peak_reserved_bytes` (the chosen allocator's), `busy_s`, `micro_batches_in_flight` "
      "(at most: from their first forward to their last compute there). With an allocator other than `exact` also "
      "`peak_active_bytes`, `peak_allocated_bytes`, `peak_requested_bytes`, `fragmentation` (1 - allocated / reserved, "
      "at their peaks), `largest_free_bytes` and `inactive_split_bytes` when most is reserved, `allocation_retries`, "

@@ -10,7 +10,9 @@
 #include "experiments/study/class_bound.h"
 #include "experiments/study/model.h"
 #include "experiments/study/reserved_memory.h"
+#include "experiments/study/within.h"
 #include "platforms/platform_file.h"
+#include "sim/bound/guaranteed_peak.h"
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
@@ -264,6 +266,9 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
   answer.stays = stays_in(schedule, problem.graph, problem.platform);
   answer.bounds = bounds.of(schedule, answer.stays);
+  for (const Device& device : problem.platform.devices) {
+    answer.guaranteed.push_back(guaranteed_peak(schedule, problem.platform, device.memory));
+  }
   answer.schedule = std::move(schedule);
   return made;
 }
@@ -553,6 +558,7 @@ Answer answer(const Question& question, const Problem& problem, Schedule schedul
   }
   if (!answer.reason.empty()) answer.outcome = Outcome::infeasible;
   reserve(question, problem, answer);
+  if (answer.feasible()) refuse_beyond(question.within, problem.platform, answer);
   return std::move(made.answer);
 }
 

@@ -33,6 +33,10 @@ enum class Outcome { feasible, infeasible, out_of_memory, refused, stopped };
 /// What --memory states; unset: the device's capacity.
 using StatedBudget = std::optional<std::variant<Bytes, Share>>;
 
+/// What is to fit the budget of each device: the live bytes of the simulation; the most live bytes by any timing that
+/// the schedule's waits allow; what the allocator reserves.
+enum class Within { live, guaranteed, reserved };
+
 /// A question as it was asked, its words understood. Trace and platform are names or paths: problem_of reads them, and
 /// after that they are only what outputs call the problem's two halves.
 struct Question {
@@ -46,6 +50,7 @@ struct Question {
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorChoice allocator{};
+  Within within = Within::live;
   Transfers transfers = Transfers::link;  ///< of what is simulated; plans are made for `link`
 };
 
@@ -73,6 +78,7 @@ struct Answer {
   std::optional<Schedule> schedule;        ///< if feasible
   std::optional<Timeline> timeline;
   std::optional<Metrics> metrics;      ///< with the issue of hosts, of which planners know nothing
+  std::vector<Bytes> guaranteed;       ///< by device: the most by any timing
   std::vector<ReservedPeak> reserved;  ///< by device, by the chosen allocator
   std::optional<Bytes> promised_peak;  ///< the planner's; unset for a schedule from a file
   std::optional<Seconds> promised_makespan;
@@ -143,6 +149,11 @@ Timeline simulate(const Schedule&, const Platform&, Engine);
 template <>
 struct Names<Engine> {
   static constexpr std::array all{std::pair{Engine::simgrid, "simgrid"}, std::pair{Engine::event, "event"}};
+};
+template <>
+struct Names<Within> {
+  static constexpr std::array all{std::pair{Within::live, "live"}, std::pair{Within::guaranteed, "guaranteed"},
+                                  std::pair{Within::reserved, "reserved"}};
 };
 template <>
 struct Names<Outcome> {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "experiments/study/choice/cluster_question.h"
+#include "experiments/study/within.h"
 #include "sim/io/input_error.h"
 #include "strategies/api/front.h"
 #include "strategies/list.h"
@@ -85,8 +86,7 @@ class DevicesChoice {
     asked.strategy = pipeline;
     try {
       BudgetedProblem made = budgeted_problem_of(asked, trace_, platform_);
-      Answer answer =
-          std::move(plimsoll::answer(asked, made.problem, std::span(&made.budget, 1), made.transform_s).front());
+      Answer answer = answer_within(asked, made.problem, made.budget, made.transform_s);
       solve_s_ += answer.solve_s;
       take({std::move(asked), std::move(made.problem), std::move(answer)});
     } catch (const InputError& error) {  // it cannot treat the problem: others can
