@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "experiments/commands/commands.h"
+#include "experiments/export/addresses_file.h"
 #include "experiments/export/memory_profile_file.h"
 #include "experiments/export/perfetto.h"
 #include "experiments/export/pytorch_plan.h"
@@ -39,7 +40,7 @@ namespace {
 
 struct SimulateArguments {
   QuestionArguments question;
-  std::string schedule, schedule_out, timeline, memory_profile, made_for;
+  std::string schedule, schedule_out, timeline, memory_profile, made_for, addresses;
   bool json = false;
 };
 
@@ -284,6 +285,21 @@ AnsweredQuestion answered_for_pytorch(Question question) {
   return {std::move(question), std::move(problem), std::move(made)};
 }
 
+/// With a line on stderr; where a block does not fit, its exit code.
+int write_addresses(const std::string& file, const Problem& problem, const Answer& made,
+                    const std::string& command_line) {
+  const Schedule& schedule = *made.schedule;
+  const Addresses addresses = judged_addresses(schedule, problem.platform);
+  write_addresses(file, schedule, problem.platform, addresses, made_by(command_line));
+  const AddressBlock& most = std::ranges::max(addresses.blocks, {}, &AddressBlock::size);
+  std::cerr << fmt::format("addresses: the largest block has {} B, of which {} B are live at once{}\n", most.size.count,
+                           most.load.count, most.is_optimal ? "; none is smaller" : "");
+  const std::string beyond = beyond_block(schedule, problem.platform, addresses);
+  if (beyond.empty()) return exit_fine;
+  std::cerr << "infeasible: " << beyond << '\n';
+  return exit_no_result;
+}
+
 int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
   const Question given = question_of(arguments.question, Asks::strategy);
   const bool is_for_pytorch = arguments.made_for == "pytorch";
@@ -303,14 +319,15 @@ int run_plan(const SimulateArguments& arguments, const std::string& command_line
     write_schedule(arguments.schedule_out, *made.schedule, made_by(command_line));
   }
   std::cerr << verdict_on_plan(question, made);
-  return exit_fine;
+  return arguments.addresses.empty() ? exit_fine : write_addresses(arguments.addresses, problem, made, command_line);
 }
 
 void add_within_options(CLI::App& command, QuestionArguments& words) {
-  CLI::Option* within = command.add_option("--within", words.within,
-                                           "what is to fit the budget: live (bytes, as simulated), guaranteed (the "
-                                           "most live bytes by any timing\nthat the schedule's waits allow) or "
-                                           "reserved (what --allocator takes)");
+  CLI::Option* within =
+      command.add_option("--within", words.within,
+                         "which bytes are to fit the budget: live (bytes, as simulated), guaranteed (the "
+                         "most live bytes by any timing\nthat the schedule's waits allow) or "
+                         "reserved (what --allocator takes)");
   within->capture_default_str()->type_name("WHAT");
   command
       .add_flag_callback(
@@ -361,10 +378,16 @@ void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_
   add_within_options(*command, arguments->question);
   command->add_option("-o,--schedule-out", arguments->schedule_out, "file for the schedule (default: standard output)")
       ->type_name("FILE");
+  CLI::Option* addresses =
+      command
+          ->add_option("--addresses", arguments->addresses,
+                       "also write to FILE where each buffer and workspace lies in one block a device (JSON)")
+          ->type_name("FILE");
   command
       ->add_option("--for", arguments->made_for,
                    "pytorch: write a plan that plimsoll.torch runs instead of a schedule (docs/pytorch.md)")
       ->check(CLI::IsMember({"pytorch"}))
+      ->excludes(addresses)
       ->type_name("WHAT");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_plan(*arguments, command_line); });
 }

@@ -6,6 +6,8 @@
 #include <optional>
 #include <tuple>
 
+#include "sim/memory/exact_packing.h"
+
 namespace plimsoll {
 namespace {
 
@@ -116,9 +118,46 @@ class Search {
   OffsetPlan& best_;
 };
 
+/// Sizes within which there is no plan, or none was found.
+struct Missed {
+  Bytes size;
+  bool is_proven = true;
+};
+
+/// Takes a plan within `block`, where one is found.
+void take_within(std::span<const Lifetime> lifetimes, std::span<const std::uint32_t> buffers, Bytes block,
+                 std::int64_t nodes, OffsetPlan& best, Missed& missed) {
+  std::vector<Lifetime> placed;
+  for (const std::uint32_t b : buffers) placed.push_back(lifetimes[b]);
+  const BlockPacking packing = pack_within(placed, block, nodes);
+  if (packing.end != PackingEnd::found) {
+    missed = {block, missed.is_proven && packing.end == PackingEnd::impossible};
+    return;
+  }
+  best.size = {};
+  for (std::size_t k = 0; k < buffers.size(); ++k) {
+    best.offsets[buffers[k]] = packing.offsets[k];
+    best.size = std::max(best.size, packing.offsets[k] + placed[k].size);
+  }
+}
+
+void search_smaller(std::span<const Lifetime> lifetimes, std::span<const std::uint32_t> buffers, std::int64_t nodes,
+                    OffsetPlan& best) {
+  constexpr std::int64_t close_enough = 512;  // of the distance, where nothing is proven
+  Missed missed{best.load - Bytes{1}};
+  Bytes block = best.load;
+  while (block < best.size) {
+    take_within(lifetimes, buffers, block, nodes, best, missed);
+    const Bytes apart = best.size - missed.size;
+    if (!missed.is_proven && apart.count <= best.size.count / close_enough) return;
+    block = missed.size + Bytes{std::max<std::int64_t>(1, apart.count / 2)};
+  }
+  best.is_optimal = missed.is_proven;
+}
+
 }  // namespace
 
-OffsetPlan assign_offsets(std::span<const Lifetime> lifetimes) {
+OffsetPlan assign_offsets(std::span<const Lifetime> lifetimes, OffsetSearch search) {
   std::vector<std::uint32_t> buffers;
   for (std::uint32_t b = 0; b < lifetimes.size(); ++b) {
     if (takes_room(lifetimes[b])) buffers.push_back(b);
@@ -152,6 +191,8 @@ OffsetPlan assign_offsets(std::span<const Lifetime> lifetimes) {
   if (buffers.size() <= exact_offsets_up_to) {
     Search(lifetimes, buffers, best).run();
     best.is_optimal = true;
+  } else if (buffers.size() <= search.most_buffers) {
+    search_smaller(lifetimes, buffers, search.nodes, best);
   }
   best.is_optimal = best.is_optimal || best.size == load;
   return best;

@@ -58,7 +58,8 @@ class Smoke:
         self.run(f"simulate {ask} --memory 150B --micro-batches 2 --gradients existing --engine event "
                  "--allocator cuda-expandable --memory-profile {}/m.json")
         self.run("simulate --trace gpt12_w768_t256_b4_cpu --platform h200 --strategy chen_sqrt --memory front --engine event")
-        self.run(f"plan {ask} -o {{}}/s.json")
+        self.run(f"simulate {ask} --allocator cuda --within reserved")
+        self.run(f"plan {ask} --guaranteed -o {{}}/s.json --addresses {{}}/addresses.json")
         self.run(f"check --schedule {{}}/s.json --trace {CHAIN} --platform {{}}/machine.yaml")
         self.run("verify tests/program/graph.order --library tests/program/library.json")
         self.run("bounds --trace gpt4_ops_w256_t128_b4_cpu --platform ib_2x8_h100")

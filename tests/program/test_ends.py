@@ -44,7 +44,7 @@ PRINTING_NOTHING = {"sweep", "validate"}  # what validate prints comes after min
 # Files that a command writes, {out}.
 WRITING = [
     f"simulate {SMALL} --schedule-out {{out}}", f"simulate {SMALL} --timeline {{out}}", f"simulate {SMALL} --memory-profile {{out}}",
-    f"plan {SMALL} -o {{out}}", "import checkmate-graph {made}/checkmate.json -o {out}", "import dtr-log {made}/dtr.log -o {out}",
+    f"plan {SMALL} -o {{out}}", f"plan {SMALL} -o {{made}}/written.json --addresses {{out}}", "import checkmate-graph {made}/checkmate.json -o {out}", "import dtr-log {made}/dtr.log -o {out}",
     "import pardnn-dag {made}/pardnn.dag -o {out}", "import dot {made}/net.dot -o {out}",
     "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)' --micro-batches 200 -o {out}",
     "import pipedream {made}/profile.txt -o {out}", "import piper {made}/piper.json -o {out}", "import sapp {made}/sapp.json -o {out}",
