@@ -30,8 +30,6 @@ struct AskedTraining {
   Optimizer optimizer = Optimizer::adam;
   States states = States::by_dtype;
   std::optional<Bytes> budget;  ///< of live bytes, for strategies that plan within one
-
-  friend bool operator==(const AskedTraining&, const AskedTraining&) = default;
 };
 
 /// The question of whether it fits: by PyTorch's caching allocator, on devices of so much memory.
