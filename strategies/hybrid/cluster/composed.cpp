@@ -88,6 +88,10 @@ bool ClusterPoint::runs_by_ops() const {
   return stages == 1 && !plans_stages;
 }
 
+bool ClusterPoint::has_fixed_saver() const {
+  return saving().behind == nullptr || saving().behind == &full_recompute_strategy;
+}
+
 bool ClusterPoint::keeps_states() const {
   return updates == 0 || updating().strategy == &backward_updates_strategy;
 }

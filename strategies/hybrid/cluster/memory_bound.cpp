@@ -52,14 +52,9 @@ Bytes times(std::uint32_t count, Bytes bytes) {
   return Bytes{bytes.count * count};
 }
 
-/// Whether it is known what the saver has to keep.
-bool is_saver_known(const ClusterPoint& point) {
-  return point.saving().behind == nullptr || point.saving().behind == &full_recompute_strategy;
-}
-
 /// Whether that is on the device until the backward.
 bool stay(const ClusterPoint& point) {
-  return is_saver_known(point) && point.compression == 0 && point.offload == 0;
+  return point.has_fixed_saver() && point.compression == 0 && point.offload == 0;
 }
 
 /// What one micro-batch leaves at least: of all parts of a device, and of the smallest; and once more than that while a
@@ -243,7 +238,7 @@ KeptInFlight kept_in_flight(const BoundedPoint& of, std::uint32_t rank) {
   const ClusterPoint& point = of.point;
   const bool is_line = point.stages == 1 || (point.way().shape == PipelineShape::line && !point.way().splits_backward);
   const bool are_moved_alone = point.offload > 0 && !point.offloading().strategy->chains_only && point.compression == 0;
-  if (!is_line || !are_moved_alone || !is_saver_known(point) || !of.is_cut_known) return {};
+  if (!is_line || !are_moved_alone || !point.has_fixed_saver() || !of.is_cut_known) return {};
   const DeviceCosts& device = of.devices[rank];
   const std::uint32_t m = of.micro_batches, p = point.stages;
   const std::uint32_t in_flight = p == 1 ? 1 : point.way().strategy == &gpipe_strategy ? m : std::min(m, p - rank);

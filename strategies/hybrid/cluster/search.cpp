@@ -144,9 +144,10 @@ class ClusterSearch {
     if (answer_.refused++ == 0) answer_.refused_because = why;
   }
 
-  /// Whether the same point that offloads nothing has been simulated, and fits: nothing has to leave.
+  /// Whether the same point that offloads nothing has been simulated, and fits: nothing has to leave. A saver that
+  /// chooses may recompute less where something does.
   bool fits_without_offloading(ClusterPoint point) const {
-    if (point.offload == 0) return false;
+    if (point.offload == 0 || !point.has_fixed_saver()) return false;
     point.offload = 0;
     return fit_.contains(point);
   }

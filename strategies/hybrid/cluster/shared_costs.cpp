@@ -168,8 +168,7 @@ const std::optional<OrderBound>& ClusterCosts::by_order(const ClusterPoint& poin
 }
 
 std::optional<OrderBound> ClusterCosts::by_order_made(const ClusterPoint& point, const OfRank& rank) {
-  const StrategyInfo* saver = point.saving().behind;
-  const bool runs_by_turns = (saver == nullptr || saver == &full_recompute_strategy) && point.offload == 0;
+  const bool runs_by_turns = point.has_fixed_saver() && point.offload == 0;
   const OfStages* of = stages(point, rank);
   if (of == nullptr || !runs_by_turns) return std::nullopt;
   const Pass pipeline = composed_stages(point, rank.sequence).passes.back();

@@ -87,6 +87,8 @@ struct ClusterPoint {
   bool runs_by_ops() const;
   /// Whether optimizer states stay on the device.
   bool keeps_states() const;
+  /// Whether the saver recomputes the same within whatever memory.
+  bool has_fixed_saver() const;
   friend auto operator<=>(const ClusterPoint&, const ClusterPoint&) = default;
 };
 
