@@ -37,10 +37,15 @@ Json out_of_memory_json(const OutOfMemory& failed) {
           {"largest_free_bytes", failed.largest_free.count}};
 }
 
-Json device_json(AllocatorKind allocator, const DeviceMetrics& device, Bytes guaranteed, const ReservedPeak& peak) {
+Json guaranteed_json(const Answer& answer, std::size_t device) {
+  return answer.guaranteed.empty() ? Json(nullptr) : Json(answer.guaranteed[device].count);
+}
+
+Json device_json(AllocatorKind allocator, const DeviceMetrics& device, const Json& guaranteed,
+                 const ReservedPeak& peak) {
   Json object{{"name", device.name},
               {"peak_live_bytes", device.peak_live.count},
-              {"guaranteed_peak_bytes", guaranteed.count},
+              {"guaranteed_peak_bytes", guaranteed},
               {"peak_reserved_bytes", peak.reserved.count},
               {"busy_s", device.busy.value},
               {"micro_batches_in_flight", device.in_flight}};
@@ -104,7 +109,7 @@ Json devices_json(const Result& of) {
   Json list = Json::array();
   if (!of.metrics()) return list;
   for (std::size_t d = 0; d < of.metrics()->devices.size(); ++d) {
-    list.push_back(device_json(of.question.allocator.kind, of.metrics()->devices[d], of.answer->guaranteed[d],
+    list.push_back(device_json(of.question.allocator.kind, of.metrics()->devices[d], guaranteed_json(*of.answer, d),
                                of.answer->reserved[d]));
   }
   return list;
@@ -312,11 +317,13 @@ const ResultField fields[] = {
      }},
     {"peak_bytes", bytes, measured, "", "peak", "live bytes of the fullest device at its peak",
      [](const Result& of) -> Json { return metric(of, [](const Metrics& m) { return m.peak.count; }); }},
-    {"guaranteed_peak_bytes", bytes, measured, "", "guaranteed",
+    {"guaranteed_peak_bytes", bytes, sometimes,
+     "no schedule, or steps times devices are more than 20,000, without `--within guaranteed`", "guaranteed",
      "the most live bytes of a device by any timing that the schedule's waits allow: steps start later and take longer "
      "or shorter (sim/bound/guaranteed_peak.h)",
      [](const Result& of) -> Json {
-       return of.metrics() ? Json(std::ranges::max(of.answer->guaranteed).count) : Json(nullptr);
+       if (!of.metrics() || of.answer->guaranteed.empty()) return nullptr;
+       return std::ranges::max(of.answer->guaranteed).count;
      }},
     {"peak_reserved_bytes", bytes, sometimes, "no schedule, or the allocator is `exact`", "reserved",
      "bytes that the allocator reserves on the device on which it reserves most",

@@ -36,6 +36,9 @@
 namespace plimsoll {
 namespace {
 
+/// Beyond, the most by any timing takes seconds, and is found where it is asked for only.
+constexpr std::size_t most_steps_of_devices = 20'000;
+
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -266,7 +269,9 @@ Judged judged(const Question& question, const Problem& problem, Bounds& bounds, 
   if (question.transfers == Transfers::link) answer.contention = contention_of(problem, schedule);
   answer.stays = stays_in(schedule, problem.graph, problem.platform);
   answer.bounds = bounds.of(schedule, answer.stays);
+  const bool is_quick = schedule.steps.size() * problem.platform.devices.size() <= most_steps_of_devices;
   for (const Device& device : problem.platform.devices) {
+    if (!is_quick && question.within != Within::guaranteed) break;
     answer.guaranteed.push_back(guaranteed_peak(schedule, problem.platform, device.memory));
   }
   answer.schedule = std::move(schedule);

@@ -78,7 +78,7 @@ struct Answer {
   std::optional<Schedule> schedule;        ///< if feasible
   std::optional<Timeline> timeline;
   std::optional<Metrics> metrics;      ///< with the issue of hosts, of which planners know nothing
-  std::vector<Bytes> guaranteed;       ///< by device: the most by any timing
+  std::vector<Bytes> guaranteed;       ///< by device: the most by any timing; empty: not asked, and it takes long
   std::vector<ReservedPeak> reserved;  ///< by device, by the chosen allocator
   std::optional<Bytes> promised_peak;  ///< the planner's; unset for a schedule from a file
   std::optional<Seconds> promised_makespan;

@@ -177,9 +177,10 @@ std::string summary(const Question& question, const Problem& problem, const Answ
   }
   text += fmt::format("  peak memory      {:>12}   lower bound {}, budget {}\n", format_bytes(m.peak),
                       format_bytes(answer.bounds->memory), answer.budget ? format_bytes(*answer.budget) : "unlimited");
-  if (const Bytes guaranteed = std::ranges::max(answer.guaranteed); guaranteed > m.peak) {
+  const auto guaranteed = std::ranges::max_element(answer.guaranteed);
+  if (guaranteed != answer.guaranteed.end() && *guaranteed > m.peak) {
     text += fmt::format("  by any timing    {:>12}   at most, as long as steps wait as planned\n",
-                        format_bytes(guaranteed));
+                        format_bytes(*guaranteed));
   }
   for (const MemoryMetrics& memory : fullest_of_each_kind(m)) {
     const std::string name = memory.name + " memory";
