@@ -332,6 +332,28 @@ TEST_CASE("no plan of twinflow but that of its twin on devices is faster than it
   if (every_case()) CHECK(raised > 0U);
 }
 
+TEST_CASE("behind a saver that chooses, offloading is tried though all fits without it", "[cluster][turn-7]") {
+  const std::string model = "transformer:layers=2,width=256,heads=8,sequence=128,vocabulary=512,view=graph";
+  const ClusterMachine machine{.nodes = 1, .in_node = 2};
+  const std::string options = "t=1,p=1,z=0,schedule=none,saver=greedy_recompute,micro_batch=1,offload=";
+  const std::int64_t least = least_cluster_memory(model, machine, 4, options + "none").count;
+  std::size_t faster = 0;
+  for (const std::int64_t tenths : {10, 11, 12, 13}) {
+    const auto fastest = [&](const char* offload) {
+      const ClusterAsked asked(model, machine, 4, options + offload, Optimizer::adam, Bytes{least * tenths / 10});
+      ClusterProblems problems(asked.question, asked.trace, asked.platform);
+      const ClusterAnswer found = cluster_search(problems.question(), asked.options());
+      REQUIRE(found.is_proven);
+      return found.rows[found.best.value()].outcome->makespan->value;
+    };
+    const double none = fastest("none"), moved = fastest("offload_greedy"), both = fastest("none+offload_greedy");
+    CAPTURE(tenths, none, moved, both);
+    CHECK(both <= std::min(none, moved) * (1 + sum_tolerance));
+    faster += moved < none * (1 - sum_tolerance) ? 1 : 0;
+  }
+  CHECK(faster > 0);
+}
+
 TEST_CASE("the best point of a cluster is that of all points one by one", "[cluster][eleventh-3]") {
   struct Case {
     ClusterMachine machine;
