@@ -94,6 +94,17 @@ std::vector<AxisExchange> without(std::vector<AxisExchange> all, const std::vect
   return all;
 }
 
+/// What is left of the second of two exchanges, which go one after the other.
+Seconds beyond_both(Seconds first, Seconds second, Seconds beside) {
+  return beyond(first + second, beside) - beyond(first, beside);
+}
+
+/// Gradients of weights are there when the weight's part of a split backward is over.
+void wait_behind_backward(Stage& stage, Seconds wait) {
+  stage.backward += wait;
+  stage.backward_weight += wait;
+}
+
 void wait_before_forward(Stage& stage, Seconds kept, Seconds without) {
   stage.forward += kept;
   stage.forward_nograd += without;
@@ -170,7 +181,6 @@ void add_exchanges(Chain& chain, std::span<const StageExchanges> exchanges, bool
   EXPECTS(exchanges.size() == chain.stages.size());
   const std::vector<Stage> plain = chain.stages;
   const std::size_t count = plain.size();
-  const auto sum_of = [&](std::size_t i) { return i < count ? exchanges[i].sum : Seconds{}; };
   for (std::size_t i = 0; i < count; ++i) {
     const StageExchanges& own = exchanges[i];
     Stage& stage = chain.stages[i];
@@ -182,16 +192,9 @@ void add_exchanges(Chain& chain, std::span<const StageExchanges> exchanges, bool
     }
     const bool is_last = i + 1 == count;
     const Seconds before = is_last ? plain[i].forward : plain[i + 1].backward;
-    if (gathers_ahead) {
-      stage.backward += beyond(own.backward_gather + sum_of(i + 2), before);
-    } else {
-      stage.backward += own.backward_gather + beyond(sum_of(i + 2), before);
-    }
-    if (i == 0) {
-      const Seconds rest = own.sum + beyond(sum_of(1), plain[0].backward);
-      stage.backward += rest;
-      stage.backward_weight += rest;
-    }
+    stage.backward += gathers_ahead ? beyond(own.backward_gather, before) : own.backward_gather;
+    const Seconds gathered_first = i > 1 && gathers_ahead ? exchanges[i - 2].backward_gather : Seconds{};
+    wait_behind_backward(stage, i > 0 ? beyond_both(gathered_first, own.sum, plain[i - 1].backward) : own.sum);
     if (!is_last) add_backward_workspace(stage, exchanges[i + 1].gradients);
     if (!gathers_ahead) continue;
     const Bytes next = is_last ? own.gathered_backward : exchanges[i + 1].gathered_forward;
@@ -207,8 +210,8 @@ void add_exposed_exchanges(Chain& chain, std::span<const StageExchanges> exchang
     const StageExchanges& own = exchanges[i];
     Stage& stage = chain.stages[i];
     wait_before_forward(stage, own.forward_gather, own.forward_gather);
-    stage.backward += own.backward_gather + own.sum;
-    stage.backward_weight += own.sum;
+    stage.backward += own.backward_gather;
+    wait_behind_backward(stage, own.sum);
   }
 }
 

@@ -39,12 +39,13 @@ PassTime pass_time(const Problem&, std::span<const std::size_t> ops, Saving);
 void add_backward_workspace(Stage&, Bytes more);
 
 /// Adds to the stages, which have room for what they exchange themselves, the time for which they wait for links, and
-/// room for what their neighbours exchange meanwhile. One exchange
-/// goes at a time. While a stage's forward runs, what the next one needs is gathered (behind the last one's, what its
-/// backward needs); while its backward runs, what the one before needs, and the gradients of the one behind are summed.
-/// What takes longer than that is waited for by the stage that follows; what the first stage's forward needs, and the
-/// sum of its gradients, are waited for whole. Tapes run stages in other orders, too: their times are the same.
-/// `gathers_ahead`: else every stage waits for all that it gathers.
+/// room for what their neighbours exchange meanwhile. One exchange goes at a time. While a stage's forward runs, what
+/// the next one needs is gathered (behind the last one's, what its backward needs); while its backward runs, what the
+/// one before needs, and then the gradients of the one behind are summed. What takes longer than that is waited for by
+/// the stage whose parameters or gradients these are, so that none waits longer than without overlap, on whatever
+/// device it runs. What the first stage's forward needs, and the sum of its gradients, are waited for whole. Tapes run
+/// stages in other orders, too: their times are the same. `gathers_ahead`: else every stage waits for all that it
+/// gathers.
 void add_exchanges(Chain&, std::span<const StageExchanges>, bool gathers_ahead);
 
 /// Likewise where nothing is exchanged while a device computes: each stage waits for all that it exchanges itself.

@@ -388,8 +388,9 @@ TEST_CASE("stages of chains take of ZeRO's exchanges what their neighbours do no
       CHECK(shared.forward.value == Approx(plain[s].forward.value + waits).epsilon(1e-12));
       const Seconds behind = is_last ? plain[s].forward : plain[s + 1].backward;
       const double again = stay ? 0 : gather(s);
-      double backward = is_ahead ? left(again + sum(s + 2), behind) : again + left(sum(s + 2), behind);
-      if (is_first) backward += sum(0) + left(sum(1), plain[0].backward);
+      double backward = is_ahead ? left(again, behind) : again;
+      const double first = is_ahead && s > 1 && !stay ? gather(s - 2) : 0;  // on the link, before the sum
+      backward += is_first ? sum(0) : left(first + sum(s), plain[s - 1].backward) - left(first, plain[s - 1].backward);
       CHECK(shared.backward.value == Approx(plain[s].backward.value + backward).epsilon(1e-12));
       const Bytes own = gathers ? parameters[s] : Bytes{0};
       const Bytes run = stay ? Bytes{0} : own;  // whole while a pass runs, beside what is saved
