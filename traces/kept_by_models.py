@@ -75,6 +75,17 @@ def gemma(layers):
         **{**DECODER, "tie_word_embeddings": True}, num_hidden_layers=layers, head_dim=16, hidden_act="gelu_pytorch_tanh"))
 
 
+def gemma2(layers):
+    """With full attention in each layer, and a cap of logits."""
+    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(
+        **{**DECODER, "tie_word_embeddings": True}, num_hidden_layers=layers, head_dim=16,
+        layer_types=["full_attention"] * layers))
+
+
+def phi3(layers):
+    return transformers.Phi3ForCausalLM(transformers.Phi3Config(**DECODER, num_hidden_layers=layers, pad_token_id=0))
+
+
 def gemma3(layers):
     """With full attention in each layer."""
     return transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(
@@ -303,11 +314,16 @@ def print_moved(dtype):
 
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
-    for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, gemma, gemma3, qwen3_experts, deepseek_v3, deepseek_v3_experts, lora_of_llama,
-                  qlora_of_llama, llama_in_float8):
+    for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, gemma, gemma2, gemma3, phi3, qwen3_experts, deepseek_v3,
+                  deepseek_v3_experts, lora_of_llama, qlora_of_llama, llama_in_float8):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")
+    for dtype in (torch.bfloat16, torch.float32):
+        capped, plain = gemma2(1), gemma2(1)
+        plain.config.final_logit_softcapping = None
+        more = kept_of(capped.to(dtype), tokens) - kept_of(plain.to(dtype), tokens)
+        print(f"gemma2, {dtype}: kept for its cap {more} B")
     for model in (gpt2_eager, bert_eager, opt_eager):  # a CPU's dropout keeps factors, 4 bytes each, a GPU's bools
         one, two = (kept_of(model(layers).train(), tokens) for layers in (1, 2))
         print(f"{model.__name__}, torch.float32: kept by a layer {two - one} B")

@@ -70,12 +70,14 @@ TEST_CASE("configuration files of transformers give the models of their names", 
                                       {"deepseek_v2_lite", ""},
                                       {"deepseek_v3", ""},
                                       {"gemma_7b", ""},
+                                      {"gemma2_2b", ""},
                                       {"gemma3_1b", ""},
                                       {"gpt2_medium", ",dropout=yes"},
                                       {"llama32_1b", ""},
                                       {"mistral_nemo_12b", ""},
                                       {"mixtral_8x22b", ""},
                                       {"opt_6_7b", ",dropout=yes"},
+                                      {"phi3_mini", ""},
                                       {"qwen25_0_5b", ""},
                                       {"qwen3_0_6b", ""},
                                       {"qwen3_30b_a3b", ""},
@@ -102,13 +104,38 @@ TEST_CASE("layers of Qwen 2 and Qwen 3 keep the bytes that PyTorch keeps", "[tra
   }
 }
 
-// By the same hooks: Gemma, and Gemma 3 with full attention in each layer.
+// By the same hooks, of Phi-3 (traces/kept_by_models.py), whose products of several values keep all they made, and
+// whose turned values lie head by head, so that what attention makes of them is copied.
+TEST_CASE("layers of Phi-3 keep the bytes that PyTorch keeps", "[traces][named]") {
+  const std::string small =
+      "llama:layers=2,width=64,heads=8,kv_heads=8,inner=160,sequence=32,batch=2,vocabulary=96,joined=yes,";
+  CHECK(kept_bytes(formula_graph_of(small + "dtype=bf16"), "layer1.") == 207'360);
+  CHECK(kept_bytes(formula_graph_of(small + "dtype=fp32"), "layer1.") == 379'392);
+  CHECK(complaint_of([&] { load_trace(small + "lora=4"); }) ==
+        "llama: joined: not with lora, kv_rank, bias or qk_norm");
+}
+
+// What two of its models keep, one with the cap and one without, differs by the tangents of 2 x 32 x 96 logits, by the
+// same hooks: 12,288 bytes in bf16, and by twice as much in fp32 (traces/kept_by_models.py).
+TEST_CASE("capped logits keep their tangents alone", "[traces][named]") {
+  const std::string small =
+      "llama:layers=1,width=64,heads=8,kv_heads=8,inner=160,sequence=32,batch=2,vocabulary=96,head_size=16,norm=gemma,"
+      "act=gelu,post_norms=yes,tied=yes,dtype=";
+  for (const auto& [dtype, bytes] : {std::pair{"bf16", 12'288}, {"fp32", 24'576}}) {
+    CHECK(kept_bytes(formula_graph_of(small + dtype + ",logit_cap=yes")) -
+              kept_bytes(formula_graph_of(small + dtype)) ==
+          bytes);
+  }
+}
+
+// By the same hooks: Gemma, Gemma 2 and Gemma 3 with full attention in each layer.
 TEST_CASE("layers of Gemma keep the bytes that PyTorch keeps", "[traces][named]") {
   const std::string small =
       "llama:layers=2,width=64,heads=8,kv_heads=8,inner=160,sequence=32,batch=2,vocabulary=96,"
       "head_size=16,norm=gemma,act=gelu,tied=yes,";
-  for (const auto& [options, bf16, fp32] :
-       {std::tuple{"", 232'448, 396'288}, {"qk_norm=yes,post_norms=yes,", 434'304, 598'144}}) {
+  for (const auto& [options, bf16, fp32] : {std::tuple{"", 232'448, 396'288},
+                                            {"post_norms=yes,logit_cap=yes,", 299'008, 462'848},
+                                            {"qk_norm=yes,post_norms=yes,", 434'304, 598'144}}) {
     INFO(options);
     CHECK(kept_bytes(formula_graph_of(small + options + "dtype=bf16"), "layer1.") == bf16);
     CHECK(kept_bytes(formula_graph_of(small + options + "dtype=fp32"), "layer1.") == fp32);
@@ -152,8 +179,9 @@ TEST_CASE("each parameter of Qwen 2 and Qwen 3 has a gradient", "[traces][named]
 
 TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
   CHECK(complaint_about(R"({"model_type": "lama"})") ==
-        "config.json:1:16: model_type: no formula for 'lama': expected llama, gemma, gemma2, gemma3_text, mistral, "
-        "mixtral, qwen2, qwen3, qwen3_moe, deepseek_v2, deepseek_v3, gpt2, opt, bert or vit; did you mean 'llama'?");
+        "config.json:1:16: model_type: no formula for 'lama': expected llama, gemma, gemma2, gemma3_text, phi3, "
+        "mistral, mixtral, qwen2, qwen3, qwen3_moe, deepseek_v2, deepseek_v3, gpt2, opt, bert or vit; did you mean "
+        "'llama'?");
   CHECK(complaint_about("{}").find("missing key 'model_type'") != std::string::npos);
   const std::string llama = R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
  "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96)";
@@ -170,7 +198,8 @@ TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
       "relative positions");
   const std::string gemma = R"({"model_type": "gemma2", "num_hidden_layers": 3, "hidden_size": 64,
  "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96)";
-  CHECK(complaint_about(gemma + R"(, "attn_logit_softcapping": 50.0})") ==
+  CHECK(complaint_about(R"({"model_type": "gemma3_text", "num_hidden_layers": 6, "hidden_size": 64,
+ "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96, "attn_logit_softcapping": 50.0})") ==
         "config.json:2:98: attn_logit_softcapping: expected null, found 50.0: no formula has another cap of scores");
   CHECK(complaint_about(gemma + R"(, "layer_types": ["sliding_attention", "full_attention", "full_attention"]})") ==
         "config.json:2:87: layer_types: layer 2: expected sliding_attention: each 2th alone is full_attention");

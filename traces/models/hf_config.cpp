@@ -45,6 +45,10 @@ class ConfigFile {
     const auto found = others_.find(key);
     return words_.contains(key) || (found != others_.end() && found->second != "null");
   }
+  bool is_null(const std::string& key) const {
+    const auto found = others_.find(key);
+    return found != others_.end() && found->second == "null";
+  }
   /// As written, a word without quotes; empty: it has none.
   std::string text(const std::string& key) const {
     const auto found = others_.find(key);
@@ -159,12 +163,9 @@ Sizes gemma_decoder(ConfigFile& file) {
   return sizes.with("head_size", file.whole("head_dim", 256)).with("norm", "gemma").with("act", "gelu");
 }
 
-/// Without caps of scores and logits, which Gemma 2 has unless its file says otherwise. In layers' types those with a
-/// window come first, so that the first without one says how many there are to each; `pattern` where a file says
-/// nothing.
+/// In layers' types those with a window come first, so that the first without one says how many there are to each;
+/// `pattern` where a file says nothing.
 Sizes later_gemma(ConfigFile& file, std::int64_t pattern) {
-  file.only("attn_logit_softcapping", {"null"}, "cap of scores");
-  file.only("final_logit_softcapping", {"null"}, "cap of logits");
   Sizes sizes = gemma_decoder(file).with("post_norms", true);
   const std::int64_t full = file.has("layer_types")
                                 ? file.repeated("layer_types", "sliding_attention", "full_attention")
@@ -174,12 +175,26 @@ Sizes later_gemma(ConfigFile& file, std::int64_t pattern) {
   return sizes;
 }
 
+/// The cap of scores is fused attention's, which keeps no more for it; that of logits is there unless the file says
+/// null.
 Sizes gemma2(ConfigFile& file) {
-  return later_gemma(file, 2);
+  const bool has_cap = !file.is_null("final_logit_softcapping");
+  Sizes sizes = later_gemma(file, 2);
+  return has_cap ? sizes.with("logit_cap", true) : sizes;
 }
 
 Sizes gemma3_text(ConfigFile& file) {
+  file.only("attn_logit_softcapping", {"null"}, "cap of scores");
+  file.only("final_logit_softcapping", {"null"}, "cap of logits");
   return later_gemma(file, 6).with("qk_norm", true);
+}
+
+/// Positions turn a part of a head's numbers in Phi-4 mini, which keeps the same values.
+Sizes phi3(ConfigFile& file) {
+  for (const char* each : {"resid_pdrop", "embd_pdrop", "attention_dropout"}) file.only(each, {"0.0", "0"}, "dropout");
+  Sizes sizes = llama(file).with("joined", true);
+  if (file.has("sliding_window")) sizes.with("window", file.whole("sliding_window"));
+  return sizes;
 }
 
 Sizes mistral(ConfigFile& file) {
@@ -301,6 +316,7 @@ constexpr ModelType model_types[] = {{"llama", llama},
                                      {"gemma", gemma_decoder},
                                      {"gemma2", gemma2},
                                      {"gemma3_text", gemma3_text},
+                                     {"phi3", phi3},
                                      {"mistral", mistral},
                                      {"mixtral", mixtral},
                                      {"qwen2", qwen2},
@@ -319,7 +335,6 @@ struct WithoutFormula {
 };
 constexpr WithoutFormula without_formula[] = {
     {"gemma3", "an encoder of pictures; its text_config alone has one, as gemma3_text"},
-    {"phi3", "queries, keys and values as views of one product"},
     {"t5", "a decoder that attends to an encoder, and biases of relative positions"},
     {"whisper", "convolutions before an encoder, and a decoder that attends to it"}};
 

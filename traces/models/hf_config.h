@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 /// The reference of the formula that has the sizes of a file with this text: `llama:layers=32,width=4096,...`. Knows
-/// the model types llama, gemma, gemma2 without caps, gemma3_text, mistral, mixtral, qwen2, qwen3, qwen3_moe,
+/// the model types llama, gemma, gemma2, gemma3_text, phi3, mistral, mixtral, qwen2, qwen3, qwen3_moe,
 /// deepseek_v2, deepseek_v3, gpt2, opt, bert and vit; a dropout of gpt2, opt and bert is that of the file. Throws
 /// InputError, located in the file: another model type, a size that is missing, or a setting that the formula has not.
 std::string sizes_of_hf_config(std::string text, std::string file_name);

@@ -79,6 +79,7 @@ class LlamaBlocks : protected EagerModules {
   bool is_gemma() const { return of_.norm == 1; }
   bool is_frozen() const { return of_.lora > 0; }
   bool is_packed() const { return of_.base == 1; }
+  bool is_joined() const { return of_.joined == 1; }
   bool is_float8() const { return of_.products == 1; }
   /// The weight of a product in a layer: packed in 4 bits a number where the model has it so (llama_packed.cpp).
   TensorId layer_weight(const std::string& name, Shape shape);
@@ -138,11 +139,24 @@ class LlamaBlocks : protected EagerModules {
   /// Normed if the model does so, and turned by positions.
   TensorId turned(HeadPart& of);
   TensorId turned_back(const HeadPart& of, TensorId d);
+  /// Of turned queries and keys and of values, with the projection behind it; `backward` makes the gradients of all
+  /// three. Values may be a part of what one product made.
+  struct Attended {
+    TensorId y;
+    std::function<std::array<TensorId, 3>(TensorId)> backward;
+  };
+  Attended attended(TensorId q, TensorId k, TensorId v, const std::string& name);
   /// With queries that share keys and values, of Llama (grouped queries; llama_graph.cpp).
   Block attention(TensorId normed, const std::string& name);
+  /// Likewise of views of one product, of Phi-3 (llama_joined.cpp).
+  Block joined_attention(TensorId normed, const std::string& name);
+  /// The gradient of the whole from those of the views of queries, keys and values: each is put into zeros.
+  TensorId of_views(TensorId whole, const std::array<TensorId, 3>& views, const std::string& name);
   /// Of keys and values that are products of few numbers a token (DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1).
   Block latent_attention(TensorId normed, const std::string& name);
   Block gated_mlp(TensorId normed, const std::string& name, std::int64_t inner);
+  /// Likewise, gate and up as views of one product, of Phi-3 (llama_joined.cpp).
+  Block joined_mlp(TensorId normed, const std::string& name, std::int64_t inner);
   /// Each token in `top_k` gated MLPs of `experts`, which products of groups of rows compute, beside those that all
   /// tokens pass (Jiang et al., "Mixtral of Experts", 2024; shared experts as DeepSeek's).
   Block experts(TensorId normed, const std::string& name);

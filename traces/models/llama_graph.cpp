@@ -184,48 +184,77 @@ TensorId LlamaBlocks::turned_back(const HeadPart& of, TensorId d) {
 }
 
 LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& name) {
-  const std::int64_t shared_by = of_.heads / of_.kv_heads, kv = of_.kv_heads;
   std::array<HeadPart, 3> parts = head_parts(normed, name);
   const TensorId turned_q = turned(parts[0]), turned_k = turned(parts[1]);
   const auto [q, k, v] = parts;
-  const TensorId mixed = value(name + ".mixed", (*this)[turned_q].shape);
-  const TensorId sums = tensor(name + ".sums", TensorKind::activation, {samples_, kv, shared_by, tokens_}, 4, "fp32");
-  // Two products of the pairs that see each other.
-  const double half = 2 * pairs() * q.numbers;
-  forward(name + ".flash",
-          {"_scaled_dot_product_flash_attention", "b s~ a g e!, b t! a e, b t a e -> b s a g e, b a g s", 2 * half},
-          {turned_q, turned_k, v.out}, {mixed, sums});
-  const TensorId out_weight = layer_weight(name + ".out.weight", {kv, shared_by, head_size_, width_});
-  const TensorId y = value(name + ".y", token_shape());
-  const TensorId mixed_read = operand(mixed, name + ".out.input", "b s a g e"),
-                 out_read = read_weight(out_weight, "a g e w");
-  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", q.flops}, {mixed_read, out_read}, {y});
-  const Adapted own_y = adapted(y, mixed, name + ".out", "a g e", "w");
-  return {own_y.out, [=, this](TensorId given) {
-            const auto [d, dmixed_beside] = own_y.backward(given);
-            const TensorId dmade = gradient(mixed), dturned_q = gradient(turned_q), dturned_k = gradient(turned_k),
-                           dv = gradient(v.out);
-            const TensorId d_read = operand_back(d, name + ".out", " (gradient to fp8)", "b s w"),
-                           out_again = read_weight_back(out_weight, "a g e w");
-            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", q.flops}, {d_read, out_again},
-                     {dmade});
-            if (!is_frozen()) {
-              weight_backward(name + ".out", {d, out_weight, mixed},
-                              {"b s a g e", "b s w", "b s a g e, b s w -> a g e w"}, q.flops);
-            }
-            const TensorId dmixed =
-                dmixed_beside ? added(dmade, *dmixed_beside, name + ".out", " (sum)", "b s a g e") : dmade;
-            backward(name + ".flash", "",
-                     {"_scaled_dot_product_flash_attention_backward",
-                      "b s~ a g e!, b s a g e, b t! a e, b t a e, b s a g e, b a g s -> b s a g e, b t a e, b t a e",
-                      5 * half},
-                     {dmixed, turned_q, turned_k, v.out, mixed, sums}, {dturned_q, dturned_k, dv});
+  const Attended made = attended(turned_q, turned_k, v.out, name);
+  return {made.y, [=, this](TensorId given) {
+            const auto [dturned_q, dturned_k, dv] = made.backward(given);
             const TensorId dq = turned_back(q, dturned_q), dk = turned_back(k, dturned_k);
             std::optional<TensorId> dn;
             project_back(q, normed, dq, dn);
             project_back(k, normed, dk, dn);
             project_back(v, normed, dv, dn);
             return *dn;
+          }};
+}
+
+LlamaBlocks::Attended LlamaBlocks::attended(TensorId turned_q, TensorId turned_k, TensorId v, const std::string& name) {
+  const std::int64_t shared_by = of_.heads / of_.kv_heads, kv = of_.kv_heads;
+  const double q_numbers = static_cast<double>(kv * shared_by * head_size_),
+               k_numbers = static_cast<double>(kv * head_size_);
+  const double out_flops = product(static_cast<double>(width_), q_numbers);
+  const TensorId mixed = value(name + ".mixed", (*this)[turned_q].shape);
+  const TensorId sums = tensor(name + ".sums", TensorKind::activation, {samples_, kv, shared_by, tokens_}, 4, "fp32");
+  // Two products of the pairs that see each other.
+  const double half = 2 * pairs() * q_numbers;
+  const bool is_view = (*this)[v].shape != (*this)[turned_k].shape;
+  const std::string of_values = is_view ? "b t a - e" : "b t a e";
+  const double of_sums = static_cast<double>((*this)[sums].bytes.count);
+  const double moved = bytes_of(2 * q_numbers + 2 * k_numbers) + of_sums,
+               moved_back = bytes_of(4 * q_numbers + 4 * k_numbers) + of_sums;
+  forward(name + ".flash",
+          {.kind = "_scaled_dot_product_flash_attention",
+           .loop = "b s~ a g e!, b t! a e, " + of_values + " -> b s a g e, b a g s",
+           .flops = 2 * half,
+           .moved = moved},
+          {turned_q, turned_k, v}, {mixed, sums});
+  const TensorId out_weight = layer_weight(name + ".out.weight", {kv, shared_by, head_size_, width_});
+  const TensorId y = value(name + ".y", token_shape());
+  // Turned values that are joined lie head by head, and so does what attention makes of them; the product takes a copy.
+  TensorId ordered = mixed;
+  if (is_joined()) {
+    ordered = value(name + ".clone.out", (*this)[mixed].shape);
+    forward(name + ".clone", {"clone", "b s a g e -> b s a g e"}, {mixed}, {ordered});
+  }
+  const TensorId mixed_read = operand(ordered, name + ".out.input", "b s a g e"),
+                 out_read = read_weight(out_weight, "a g e w");
+  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", out_flops}, {mixed_read, out_read}, {y});
+  const Adapted own_y = adapted(y, ordered, name + ".out", "a g e", "w");
+  return {own_y.out, [=, this](TensorId given) -> std::array<TensorId, 3> {
+            const auto [d, dmixed_beside] = own_y.backward(given);
+            const TensorId dmade = gradient(mixed), dturned_q = gradient(turned_q), dturned_k = gradient(turned_k),
+                           dv = is_view ? tensor("gradient of " + name + ".values", TensorKind::gradient,
+                                                 (*this)[turned_k].shape, element_)
+                                        : gradient(v);
+            const TensorId d_read = operand_back(d, name + ".out", " (gradient to fp8)", "b s w"),
+                           out_again = read_weight_back(out_weight, "a g e w");
+            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", out_flops},
+                     {d_read, out_again}, {dmade});
+            if (!is_frozen()) {
+              weight_backward(name + ".out", {d, out_weight, ordered},
+                              {"b s a g e", "b s w", "b s a g e, b s w -> a g e w"}, out_flops);
+            }
+            const TensorId dmixed =
+                dmixed_beside ? added(dmade, *dmixed_beside, name + ".out", " (sum)", "b s a g e") : dmade;
+            backward(name + ".flash", "",
+                     {.kind = "_scaled_dot_product_flash_attention_backward",
+                      .loop = "b s~ a g e!, b s a g e, b t! a e, " + of_values +
+                              ", b s a g e, b a g s -> b s a g e, b t a e, b t a e",
+                      .flops = 5 * half,
+                      .moved = moved_back},
+                     {dmixed, turned_q, turned_k, v, mixed, sums}, {dturned_q, dturned_k, dv});
+            return {dturned_q, dturned_k, dv};
           }};
 }
 
@@ -283,10 +312,12 @@ class LlamaBuilder : private LlamaBlocks {
       const bool is_full = of_.full_every > 0 && (layer + 1) % of_.full_every == 0;
       window_ = is_full ? 0 : of_.window;
       x = block(x, fmt::format("layer{}.attention", layer), [&](TensorId normed, const std::string& name) {
-        return of_.kv_rank > 0 ? latent_attention(normed, name) : attention(normed, name);
+        if (of_.kv_rank > 0) return latent_attention(normed, name);
+        return is_joined() ? joined_attention(normed, name) : attention(normed, name);
       });
       x = block(x, fmt::format("layer{}.mlp", layer), [&](TensorId normed, const std::string& name) {
-        return is_dense ? gated_mlp(normed, name, of_.inner) : experts(normed, name);
+        if (!is_dense) return experts(normed, name);
+        return is_joined() ? joined_mlp(normed, name, of_.inner) : gated_mlp(normed, name, of_.inner);
       });
     }
     loss_of_rows(head(x), "b s", fp32(), of_.logits == 1);
@@ -344,8 +375,9 @@ class LlamaBuilder : private LlamaBlocks {
     const TensorId weight = is_tied() ? table_ : parameter("head.weight", {width_, of_.vocabulary});
     const TensorId logits = value("logits", {samples_, tokens_, of_.vocabulary});
     forward("head", {"linear", "b s w, " + axes + " -> b s v", flops}, {normed.out, weight}, {logits});
-    end_stage([=, this](TensorId d) {
-      const TensorId dn = gradient(normed.out);
+    const Made bounded = of_.logit_cap == 1 ? capped(logits) : Made{logits, [](TensorId d) { return d; }};
+    end_stage([=, this](TensorId given) {
+      const TensorId d = bounded.backward(given), dn = gradient(normed.out);
       backward("head", " (input)", {"linear", "b s v, " + axes + " -> b s w", flops}, {d, weight}, {dn});
       if (!is_frozen()) {
         backward("head", " (weight)", {"linear", "b s w, b s v -> " + axes, flops}, {normed.out, d},
@@ -353,7 +385,25 @@ class LlamaBuilder : private LlamaBlocks {
       }
       return norm_backward(normed, dn, std::nullopt);
     });
-    return logits;
+    return bounded.out;
+  }
+
+  /// Between a bound and its opposite, as Gemma 2's: a quotient, its tanh, which is kept, and a product.
+  Made capped(TensorId logits) {
+    const auto step = [&](const char* what, const char* kind, TensorId from) {
+      const TensorId out = value(fmt::format("head.{}.out", what), (*this)[from].shape);
+      forward(fmt::format("head.{}", what), {kind, "b s v -> b s v"}, {from}, {out});
+      return out;
+    };
+    const TensorId scaled = step("div", "div", logits), bent = step("tanh", "tanh", scaled),
+                   out = step("cap", "mul", bent);
+    return {out, [=, this](TensorId d) {
+              const TensorId dbent = gradient(bent), dscaled = gradient(scaled), dlogits = gradient(logits);
+              backward("head.cap", "", {"mul", "b s v -> b s v"}, {d}, {dbent});
+              backward("head.tanh", "", {"tanh_backward", "b s v, b s v -> b s v"}, {dbent, bent}, {dscaled});
+              backward("head.div", "", {"div", "b s v -> b s v"}, {dscaled}, {dlogits});
+              return dlogits;
+            }};
   }
 
   TensorId table_;
@@ -386,6 +436,10 @@ Graph llama_graph(const LlamaGraph& sizes) {
   if (sizes.kv_rank > 0 && (sizes.bias == 1 || sizes.qk_norm == 1)) {
     throw InputError("llama: bias, qk_norm: not with kv_rank, whose attention has none");
   }
+  if (sizes.joined == 1 && (sizes.lora > 0 || sizes.kv_rank > 0 || sizes.bias == 1 || sizes.qk_norm == 1)) {
+    throw InputError("llama: joined: not with lora, kv_rank, bias or qk_norm");
+  }
+  if (sizes.joined == 1 && sizes.products == 1) throw InputError("llama: joined: not with products=fp8");
   if (sizes.kv_rank > 0 && sizes.norm == 1) throw InputError("llama: norm=gemma: not with kv_rank");
   if (sizes.full_every > 0 && sizes.window == 0) throw InputError("llama: full_every: expected a window");
   return LlamaBuilder(sizes).run();

@@ -28,6 +28,9 @@ struct LlamaGraph {
   static constexpr std::array<std::string_view, 2> norms{"llama", "gemma"}, acts{"silu", "gelu"};
   std::uint32_t norm = 0, act = 0;  ///< which of `norms`, of `acts`
   std::uint32_t post_norms = 0;     ///< which of EagerModules::no_or_yes
+  std::uint32_t logit_cap = 0;      ///< logits are bounded by a tanh: which of EagerModules::no_or_yes
+  /// Queries, keys and values are views of one product, gate and up of another: which of EagerModules::no_or_yes.
+  std::uint32_t joined = 0;
   // Mixture of experts behind `dense_layers` layers with an MLP: none without experts.
   std::uint32_t experts = 0, top_k = 2, expert_inner = 0, shared = 0, dense_layers = 0;
   static constexpr std::array<std::string_view, 2> routers{"softmax", "sigmoid"};

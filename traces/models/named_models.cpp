@@ -22,6 +22,18 @@ constexpr NamedModel models[] = {
      "llama:layers=28,width=3072,heads=16,kv_heads=16,inner=24576,vocabulary=256000,head_size=256,norm=gemma,act=gelu,"
      "tied=yes",
      8'537'680'896, "google/gemma-7b"},
+    {"gemma2_2b",
+     "llama:layers=26,width=2304,heads=8,kv_heads=4,inner=9216,vocabulary=256000,head_size=256,norm=gemma,act=gelu,"
+     "post_norms=yes,window=4096,full_every=2,logit_cap=yes,tied=yes",
+     2'614'341'888, "google/gemma-2-2b"},
+    {"gemma2_9b",
+     "llama:layers=42,width=3584,heads=16,kv_heads=8,inner=14336,vocabulary=256000,head_size=256,norm=gemma,act=gelu,"
+     "post_norms=yes,window=4096,full_every=2,logit_cap=yes,tied=yes",
+     9'241'705'984, "google/gemma-2-9b"},
+    {"gemma2_27b",
+     "llama:layers=46,width=4608,heads=32,kv_heads=16,inner=36864,vocabulary=256000,head_size=128,norm=gemma,act=gelu,"
+     "post_norms=yes,window=4096,full_every=2,logit_cap=yes,tied=yes",
+     27'227'128'320, "google/gemma-2-27b"},
     {"gemma3_1b",
      "llama:layers=26,width=1152,heads=4,kv_heads=1,inner=6912,vocabulary=262144,head_size=256,norm=gemma,act=gelu,"
      "qk_norm=yes,post_norms=yes,window=512,full_every=6,tied=yes",
@@ -48,6 +60,13 @@ constexpr NamedModel models[] = {
      "mistralai/Mixtral-8x22B-v0.1"},
     {"opt_1_3b", "opt", 1'315'758'080, "facebook/opt-1.3b"},
     {"opt_6_7b", "opt:layers=32,width=4096,heads=32", 6'658'473'984, "facebook/opt-6.7b"},
+    {"phi3_mini", "llama:layers=32,width=3072,heads=32,kv_heads=32,inner=8192,vocabulary=32064,joined=yes,window=2047",
+     3'821'079'552, "microsoft/Phi-3-mini-4k-instruct"},
+    {"phi4", "llama:layers=40,width=5120,heads=40,kv_heads=10,inner=17920,vocabulary=100352,joined=yes", 14'659'507'200,
+     "microsoft/phi-4"},
+    {"phi4_mini",
+     "llama:layers=32,width=3072,heads=24,kv_heads=8,inner=8192,vocabulary=200064,joined=yes,window=262144,tied=yes",
+     3'836'021'760, "microsoft/Phi-4-mini-instruct"},
     {"qwen2_7b", "llama:layers=28,width=3584,heads=28,kv_heads=4,inner=18944,vocabulary=152064,bias=yes", 7'615'616'512,
      "Qwen/Qwen2-7B"},
     {"qwen25_0_5b", "llama:layers=24,width=896,heads=14,kv_heads=2,inner=4864,vocabulary=151936,bias=yes,tied=yes",

@@ -116,6 +116,8 @@ std::vector<Generator> generators(Settings& s) {
             word_option("norm", l.norm, {LlamaGraph::norms.begin(), LlamaGraph::norms.end()}),
             word_option("act", l.act, {LlamaGraph::acts.begin(), LlamaGraph::acts.end()}),
             word_option("post_norms", l.post_norms, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("logit_cap", l.logit_cap, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("joined", l.joined, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
             unset_option("experts", l.experts, 1 << 16, "none"),
             whole_option("top_k", l.top_k, 1, 1 << 16),
             unset_option("expert_inner", l.expert_inner, 1 << 22, "inner"),
