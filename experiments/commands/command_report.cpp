@@ -10,7 +10,8 @@ namespace plimsoll {
 
 void add_report_command(CLI::App& app, int& exit_code, const std::string& command_line) {
   struct Arguments {
-    std::string results, folder;
+    std::vector<std::string> results;
+    std::string folder;
   };
   CLI::App* command =
       app.add_subcommand("report", "make figures, an interactive page and a table from the results of a sweep");
@@ -20,18 +21,21 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
       "iteration time against\nmemory as SVG, PDF and PNG (drawn by python3 with matplotlib). A load line that "
       "'plimsoll load -o' has left in the\nfolder comes first; it may be there alone. The sweep need not be "
       "finished:\n  plimsoll sweep "
-      "experiments/demo.yaml -o out/demo -j 0\n  plimsoll report out/demo");
+      "experiments/demo.yaml -o out/demo -j 0\n  plimsoll report out/demo\nSeveral folders are merged first, as "
+      "'plimsoll merge' does it, and need -o:\n  plimsoll report out/monday out/tuesday -o out/both");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("results", arguments->results, "folder with the results of a sweep, or a load line")
+  command->add_option("results", arguments->results, "folders with the results of sweeps, or one with a load line")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR ...");
   command->add_option("-o,--output", arguments->folder, "folder for the report (default: the folder of the sweep)")
       ->type_name("DIR");
   command->callback([arguments, &exit_code, &command_line] {
-    const std::string& folder = arguments->folder.empty() ? arguments->results : arguments->folder;
-    const SweepContents contents = read_results(arguments->results);
+    const std::vector<std::filesystem::path> results(arguments->results.begin(), arguments->results.end());
+    if (results.size() > 1 && arguments->folder.empty()) throw CLI::RequiredError("--output");
+    const std::string& folder = arguments->folder.empty() ? arguments->results.front() : arguments->folder;
+    const SweepContents contents = read_results(results);
     if (!contents.records.empty()) std::cout << report_table(contents) << '\n';
-    for (const auto& path : write_report(arguments->results, folder, made_by(command_line))) {
+    for (const auto& path : write_report(results, folder, made_by(command_line))) {
       std::cout << path.string() << '\n';
     }
     exit_code = exit_fine;

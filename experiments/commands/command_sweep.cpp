@@ -13,6 +13,7 @@ namespace {
 
 struct SweepArguments {
   std::string experiment, folder, jobs = "1", shard = "1/1";
+  ExperimentChanges changes;
   bool resume = false, dry_run = false;
 };
 
@@ -54,19 +55,27 @@ void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command
                     "keep the results of this build in DIR and run only the missing points");
   command->add_flag("--dry-run", arguments->dry_run,
                     "check every name and file, list the points and their number, and plan nothing");
+  command
+      ->add_option("--set", arguments->changes.settings,
+                   "change a key of the experiment, such as micro_batches=8 or 'memory=[8 GB, 16 GB]'; can be repeated")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command->add_option("--preset", arguments->changes.preset, "take the keys of this preset of the experiment")
+      ->type_name("NAME");
   command->add_option("--shard", arguments->shard, "run only share k of n, k from 1 to n")
       ->capture_default_str()
       ->type_name("k/n");
   command->callback([arguments, &exit_code, &command_line] {
     const Shard shard = shard_of(arguments->shard);
-    if (arguments->dry_run) return list_sweep(arguments->experiment, shard, std::cout);
-    if (arguments->folder.empty()) throw CLI::RequiredError("--output");
-    exit_code = sweep({.experiment = arguments->experiment,
-                       .folder = arguments->folder,
-                       .jobs = jobs_of(arguments->jobs),
-                       .resume = arguments->resume,
-                       .shard = shard,
-                       .command_line = command_line});
+    const SweepOptions options{.experiment = arguments->experiment,
+                               .folder = arguments->folder,
+                               .changes = arguments->changes,
+                               .jobs = jobs_of(arguments->jobs),
+                               .resume = arguments->resume,
+                               .shard = shard,
+                               .command_line = command_line};
+    if (!arguments->dry_run && arguments->folder.empty()) throw CLI::RequiredError("--output");
+    exit_code = arguments->dry_run ? list_sweep(options, std::cout) : sweep(options);
   });
 }
 

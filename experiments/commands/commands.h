@@ -30,6 +30,7 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
 void add_splits_command(CLI::App&, int& exit_code);
 void add_stages_command(CLI::App&, int& exit_code);
 void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command_line);
+void add_merge_command(CLI::App& app, const std::string& command_line);
 void add_train_command(CLI::App&, int& exit_code);
 void add_completion_command(CLI::App&, int& exit_code);
 void add_man_command(CLI::App&, int& exit_code);

@@ -153,6 +153,7 @@ int run_command(int argc, char** argv) {
   add_list_command(app, exit_code, command_line);
   add_describe_command(app, exit_code, command_line);
   add_sweep_command(app, exit_code, command_line);
+  add_merge_command(app, command_line);
   add_report_command(app, exit_code, command_line);
   add_replay_command(app, exit_code, command_line);
   add_train_command(app, exit_code);

@@ -15,6 +15,7 @@
 #include "experiments/study/csv.h"
 #include "experiments/study/result_fields.h"
 #include "experiments/sweep/record_check.h"
+#include "experiments/sweep/selection.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
@@ -191,6 +192,20 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
   return figure;
 }
 
+/// The strategies that the experiment asks for a case.
+Json strategies_of(const Json& experiment, const CaseFacts& facts) {
+  const Selection selection = selection_of(experiment);
+  if (selection.is_everything()) return experiment.at("strategies");
+  const CombinedValues values = combined_values_of(experiment);
+  Json asked = Json::array();
+  for (const Json& strategy : experiment.at("strategies")) {
+    const Combination of{facts.trace, facts.platform, std::to_string(facts.micro_batches), facts.optimizer,
+                         strategy.get<std::string>()};
+    if (is_asked(selection, values, of)) asked.push_back(strategy);
+  }
+  return asked;
+}
+
 std::vector<Json> parsed(const Records& records) {
   std::vector<Json> list;
   for (const auto& [point, record] : records) list.push_back(Json::parse(record));
@@ -217,8 +232,10 @@ const Json& experiment_of(const SweepContents& contents) {
 
 }  // namespace
 
-SweepContents read_results(const fs::path& folder) {
-  SweepContents contents = read_sweep(folder);
+SweepContents read_results(const std::vector<fs::path>& folders) {
+  EXPECTS(!folders.empty());
+  const fs::path& folder = folders.front();
+  SweepContents contents = folders.size() == 1 ? read_sweep(folder) : merged(read_sweeps(folders));
   for (const auto& [point, text] : contents.records) {
     const std::optional<std::string> wrong = wrong_in_record(Json::parse(text));
     if (!wrong) continue;
@@ -243,7 +260,7 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
       continue;
     }
     if (by_case.contains(index))
-      figures.push_back(figure_of(facts, by_case[index], experiment.at("strategies"), contents.failures, taken));
+      figures.push_back(figure_of(facts, by_case[index], strategies_of(experiment, facts), contents.failures, taken));
   }
   return {
       {"format", "plimsoll.report.v1"},     {"made_by", made_by},       {"results_by", contents.identity.at("version")},
@@ -365,11 +382,15 @@ SweepContents without_sweep(const Json& load) {
 
 }  // namespace
 
-std::vector<fs::path> write_report(const fs::path& results, const fs::path& folder, const std::string& made_by) {
+std::vector<fs::path> write_report(const std::vector<fs::path>& all_results, const fs::path& folder,
+                                   const std::string& made_by) {
   std::error_code error;
-  if (!fs::is_directory(results, error)) throw InputError(located(results.string(), {}, "", "is not a folder"));
+  for (const fs::path& each : all_results) {
+    if (!fs::is_directory(each, error)) throw InputError(located(each.string(), {}, "", "is not a folder"));
+  }
+  const fs::path& results = all_results.front();
   const Json load = read_load(results);
-  SweepContents contents = read_results(results);
+  SweepContents contents = read_results(all_results);
   if (contents.identity.is_null() && load.is_null()) {
     throw InputError(located(results.string(), {}, "", "holds no sweep (no manifest.json)"));
   }

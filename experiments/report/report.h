@@ -10,8 +10,9 @@
 
 namespace plimsoll {
 
-/// What a sweep has left in its folder. Throws InputError where a record lacks what reports take from it.
-SweepContents read_results(const std::filesystem::path& folder);
+/// What sweeps have left in their folders, one of them or several (merge.h). Throws InputError where a record lacks
+/// what reports take from it.
+SweepContents read_results(const std::vector<std::filesystem::path>& folders);
 
 /// Everything the figures and the page show; null where a point is infeasible.
 Json report_data(const SweepContents&, const std::string& made_by);
@@ -25,10 +26,10 @@ std::string report_timelines(const SweepContents&);
 /// A page that needs nothing but itself, made of the parts in report_page/.
 std::string report_html(const Json& data, std::string timelines = "");
 
-/// Writes all of them, with the load line of the folder first if it has one (shown_load.h), and returns the paths. A
-/// folder may have a load line alone. Throws InputError where `results` holds neither or the figures cannot be drawn;
-/// the table and the page are there by then.
-std::vector<std::filesystem::path> write_report(const std::filesystem::path& results,
+/// Writes all of them, with the load line of the first of the folders first if it has one (shown_load.h), and returns
+/// the paths. A folder may have a load line alone. Throws InputError where `results` hold neither or the figures cannot
+/// be drawn; the table and the page are there by then.
+std::vector<std::filesystem::path> write_report(const std::vector<std::filesystem::path>& results,
                                                 const std::filesystem::path& folder, const std::string& made_by);
 
 }  // namespace plimsoll

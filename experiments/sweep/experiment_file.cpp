@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <span>
 
 #include "experiments/study/allocator_spec.h"
+#include "experiments/sweep/value_ranges.h"
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
 #include "sim/io/input_error.h"
@@ -28,15 +30,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A list of at least one, or a single value in place of a list of one; twice the same is a slip.
+using Places = std::map<std::string, std::vector<YamlPlace>, std::less<>>;
+using Aliases = std::map<std::string, std::string>;  // what a name stands for
+
+/// A list of at least one, or a single value in place of a list of one.
+std::vector<YamlCursor> elements_of(const YamlCursor& value) {
+  if (value.is_scalar()) return {value};
+  std::vector<YamlCursor> elements = value.elements();
+  if (value.is_list() && elements.empty()) value.complain("is empty, expected at least one");
+  return elements;
+}
+
+/// Twice the same is a slip.
 template <class Element, class Read>
 std::vector<Element> list_of(const YamlCursor& value, Read read) {
-  if (value.is_scalar()) return {read(value)};
-  const std::vector<YamlCursor> elements = value.elements();
-  if (value.is_list() && elements.empty()) value.complain("is empty, expected at least one");
   std::vector<Element> list;
   std::set<Element> seen;
-  for (const YamlCursor& element : elements) {
+  for (const YamlCursor& element : elements_of(value)) {
     list.push_back(read(element));
     if (!seen.insert(list.back()).second) element.complain("is listed twice, " + element.found());
   }
@@ -49,16 +59,77 @@ std::string word(const YamlCursor& value) {
   return text;
 }
 
-/// A pass pipeline, refused here if it is malformed, so that the place in the file is told too.
-Pipeline strategy(const YamlCursor& value) {
-  std::string spec = word(value);
-  if (spec.empty()) return {};
-  try {
-    return parse_pipeline(spec, spec);
-  } catch (const InputError& error) {
-    value.complain(error.what());
+/// A word of a list, and where it stands.
+struct PlacedWord {
+  std::string text;
+  YamlCursor at;
+};
+
+/// Whether YAML has cut a word at a comma: `[rotor(slots=9, x=1)]`.
+bool is_cut(std::string_view text) {
+  return std::ranges::count(text, '(') > std::ranges::count(text, ')');
+}
+
+/// The rest of what is_cut, or of a name with options: `[uniform:6, x=1]`.
+bool is_rest(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  return std::ranges::count(text, '(') < std::ranges::count(text, ')') ||
+         (equals != std::string_view::npos && text.find_first_of(":(/") > equals);
+}
+
+/// The words that an element stands for. What it lacks is complained about.
+std::vector<PlacedWord> placed_words(const YamlCursor& element, const Aliases& aliases) {
+  std::string text = word(element);
+  if (const auto alias = aliases.find(text); alias != aliases.end()) text = alias->second;
+  if (is_cut(text)) element.complain("is cut at its comma: quote it, " + element.found());
+  if (is_cut(text) || text.empty()) return {};
+  const Parsed<std::vector<std::string>> words = words_meant_by(text);
+  if (!words.fine()) element.complain(words.complaint);
+  std::vector<PlacedWord> placed;
+  for (const std::string& each : words.value) placed.push_back({each, element});
+  return placed;
+}
+
+/// The words of a list, without those that are there twice and the rests of words that were cut, which are complained
+/// about.
+std::vector<PlacedWord> words_of_list(const YamlCursor& value, const Aliases& aliases) {
+  std::vector<PlacedWord> words;
+  std::set<std::string> seen;
+  bool cut = false;
+  for (const YamlCursor& element : elements_of(value)) {
+    const bool is_word = element.is_scalar() && !aliases.contains(element.string());
+    if (is_word && is_rest(element.string())) {
+      if (!cut) element.complain("is the rest of a word with a comma: quote that, " + element.found());
+      continue;
+    }
+    cut = is_word && is_cut(element.string());
+    for (PlacedWord& each : placed_words(element, aliases)) {
+      if (!seen.insert(each.text).second) {
+        const bool made = !element.is_scalar() || each.text != element.string();
+        element.complain("is listed twice, " + (made ? "as '" + each.text + "'" : element.found()));
+      }
+      words.push_back(std::move(each));
+    }
   }
-  return {spec, {}};
+  return words;
+}
+
+/// A pass pipeline, refused here if it is malformed, so that the place in the file is told too.
+Pipeline strategy(const PlacedWord& word) {
+  try {
+    return parse_pipeline(word.text, word.text);
+  } catch (const InputError& error) {
+    word.at.complain(error.what());
+  }
+  return {word.text, {}};
+}
+
+std::uint32_t count_of(const PlacedWord& word) {
+  constexpr std::int64_t most = 1'000'000;
+  const Parsed<std::int64_t> count = parse_integer(word.text);
+  if (count.fine() && count.value >= 1 && count.value <= most) return static_cast<std::uint32_t>(count.value);
+  word.at.complain(fmt::format("expected a whole number from 1 to {}, found '{}'", most, word.text));
+  return 1;
 }
 
 /// A size, or a word that stands for one.
@@ -131,43 +202,165 @@ void check_experiment_format(const YamlCursor& value) {
   if (value.string() != format) value.complain("expected '" + std::string(format) + "', " + value.found());
 }
 
-using ExperimentField = Field<Experiment, const YamlCursor&>;
-constexpr ExperimentField experiment_fields[] = {
-    {"format", Need::required, [](Experiment&, const YamlCursor& v) { check_experiment_format(v); }},
-    {"name", Need::required, [](Experiment& e, const YamlCursor& v) { e.name = word(v); }},
-    {"traces", Need::required, [](Experiment& e, const YamlCursor& v) { e.traces = list_of<std::string>(v, word); }},
-    {"platforms", Need::required,
-     [](Experiment& e, const YamlCursor& v) { e.platforms = list_of<std::string>(v, word); }},
-    {"strategies", Need::required,
-     [](Experiment& e, const YamlCursor& v) { e.strategies = list_of<Pipeline>(v, strategy); }},
-    {"memory", Need::optional, [](Experiment& e, const YamlCursor& v) { e.memory = memory(v); }},
-    {"micro_batches", Need::optional,
-     [](Experiment& e, const YamlCursor& v) {
-       e.micro_batches = list_of<std::uint32_t>(v, [](const YamlCursor& m) { return m.count(); });
-     }},
-    {"optimizer", Need::optional,
-     [](Experiment& e, const YamlCursor& v) {
-       e.optimizers = list_of<Optimizer>(v, [](const YamlCursor& o) { return one_of<Optimizer>(o); });
-     }},
-    {"states", Need::optional, [](Experiment& e, const YamlCursor& v) { e.states = one_of<States>(v); }},
-    {"update_kernels", Need::optional,
-     [](Experiment& e, const YamlCursor& v) { e.update_kernels = one_of<UpdateKernels>(v); }},
-    {"gradients", Need::optional, [](Experiment& e, const YamlCursor& v) { e.gradients = one_of<Gradients>(v); }},
-    {"engine", Need::optional, [](Experiment& e, const YamlCursor& v) { e.engine = one_of<Engine>(v); }},
-    {"allocator", Need::optional, [](Experiment& e, const YamlCursor& v) { e.allocator = allocator(v); }},
-    {"timelines", Need::optional, [](Experiment& e, const YamlCursor& v) { e.timelines = v.boolean(); }},
-    {"timeout", Need::optional,
-     [](Experiment& e, const YamlCursor& v) {
-       e.timeout = v.seconds();
-       if (!(e.timeout->value > 0)) v.complain("expected more than 0 s, " + v.found());
-     }},
-    {"memory_limit", Need::optional,
-     [](Experiment& e, const YamlCursor& v) {
-       constexpr Bytes least{64'000'000};  // the program itself
-       e.memory_limit = v.bytes();
-       if (*e.memory_limit < least) v.complain("expected at least 64 MB, " + v.found());
-     }},
+/// An experiment while its files are read, the base first.
+struct Draft {
+  Experiment experiment;
+  Places places;
+  Aliases aliases;
+  std::set<std::string, std::less<>> given;  ///< lists
+  std::vector<YamlPlace> zip_at, exclude_at;
+
+  /// The words of a list, which replace those of a base.
+  std::vector<PlacedWord> take(const std::string& list, const YamlCursor& value) {
+    given.insert(list);
+    std::vector<PlacedWord> words = words_of_list(value, aliases);
+    std::vector<YamlPlace>& at = places[list];
+    at.clear();
+    for (const PlacedWord& each : words) at.push_back(each.at.place());
+    return words;
+  }
 };
+
+std::vector<std::string> texts(const std::vector<PlacedWord>& words) {
+  std::vector<std::string> list;
+  for (const PlacedWord& each : words) list.push_back(each.text);
+  return list;
+}
+
+void read_strategies(Draft& d, const YamlCursor& value) {
+  d.experiment.strategies.clear();
+  for (const PlacedWord& each : d.take("strategies", value)) d.experiment.strategies.push_back(strategy(each));
+}
+
+void read_micro_batches(Draft& d, const YamlCursor& value) {
+  d.experiment.micro_batches.clear();
+  for (const PlacedWord& each : d.take("micro_batches", value)) d.experiment.micro_batches.push_back(count_of(each));
+}
+
+void read_excluded(Draft& d, const YamlCursor& value) {
+  d.experiment.selection.excluded = read_exclusions(value);
+  d.exclude_at.clear();
+  for (const YamlCursor& each : value.is_list() ? value.elements() : std::vector{value}) {
+    d.exclude_at.push_back(each.place());
+  }
+}
+
+void read_timeout(Draft& d, const YamlCursor& value) {
+  d.experiment.timeout = value.seconds();
+  if (!(d.experiment.timeout->value > 0)) value.complain("expected more than 0 s, " + value.found());
+}
+
+void read_memory_limit(Draft& d, const YamlCursor& value) {
+  constexpr Bytes least{64'000'000};  // the program itself
+  d.experiment.memory_limit = value.bytes();
+  if (*d.experiment.memory_limit < least) value.complain("expected at least 64 MB, " + value.found());
+}
+
+using DraftField = Field<Draft, const YamlCursor&>;
+constexpr DraftField draft_fields[] = {
+    // Of a whole file only; the others may be changed by a preset or a command.
+    {"format", Need::required, [](Draft&, const YamlCursor& v) { check_experiment_format(v); }},
+    {"base", Need::optional, [](Draft&, const YamlCursor&) {}},     // was read before
+    {"alias", Need::optional, [](Draft&, const YamlCursor&) {}},    // the same
+    {"presets", Need::optional, [](Draft&, const YamlCursor&) {}},  // is read behind
+    {"name", Need::optional,
+     [](Draft& d, const YamlCursor& v) {
+       d.given.insert("name");
+       d.experiment.name = word(v);
+     }},
+    {"traces", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.traces = texts(d.take("traces", v)); }},
+    {"platforms", Need::optional,
+     [](Draft& d, const YamlCursor& v) { d.experiment.platforms = texts(d.take("platforms", v)); }},
+    {"strategies", Need::optional, read_strategies},
+    {"zip", Need::optional,
+     [](Draft& d, const YamlCursor& v) {
+       d.experiment.selection.zipped = read_zip(v);
+       d.zip_at = {v.place()};
+     }},
+    {"exclude", Need::optional, read_excluded},
+    {"memory", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.memory = memory(v); }},
+    {"micro_batches", Need::optional, read_micro_batches},
+    {"optimizer", Need::optional,
+     [](Draft& d, const YamlCursor& v) {
+       d.experiment.optimizers = list_of<Optimizer>(v, [](const YamlCursor& o) { return one_of<Optimizer>(o); });
+     }},
+    {"states", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.states = one_of<States>(v); }},
+    {"update_kernels", Need::optional,
+     [](Draft& d, const YamlCursor& v) { d.experiment.update_kernels = one_of<UpdateKernels>(v); }},
+    {"gradients", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.gradients = one_of<Gradients>(v); }},
+    {"engine", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.engine = one_of<Engine>(v); }},
+    {"allocator", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.allocator = allocator(v); }},
+    {"timelines", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.timelines = v.boolean(); }},
+    {"timeout", Need::optional, read_timeout},
+    {"memory_limit", Need::optional, read_memory_limit},
+};
+constexpr std::span changeable_fields = std::span(draft_fields).subspan(4);
+
+/// Calls `read` with the value of a key of an object, if it is there.
+template <class Read>
+void at_key(const YamlCursor& object, std::string_view key, Read read) {
+  if (!object.is_object()) return;
+  object.object([&](std::string_view each, const YamlCursor& value) {
+    if (each == key) read(value);
+  });
+}
+
+void read_aliases(const YamlCursor& value, Draft& draft) {
+  value.object([&](std::string_view name, const YamlCursor& of) {
+    const std::string text = word(of);
+    draft.aliases[std::string(name)] = text;
+    const Parsed<std::vector<std::string>> words = words_meant_by(text);
+    if (words.fine() && words.value.size() == 1) draft.experiment.aliases[text] = name;
+  });
+}
+
+/// All presets are read, so that all of them are right; the one that is asked for is kept.
+void read_presets(const YamlCursor& root, const std::string& asked, Draft& draft, const std::string& file) {
+  std::vector<std::string> names;
+  std::optional<Draft> kept;
+  at_key(root, "presets", [&](const YamlCursor& presets) {
+    presets.object([&](std::string_view name, const YamlCursor& changes) {
+      Draft changed = draft;
+      read_fields(changes, changeable_fields, changed);
+      names.emplace_back(name);
+      if (name == asked) kept = std::move(changed);
+    });
+  });
+  if (kept) draft = std::move(*kept);
+  if (asked.empty() || std::ranges::find(names, asked) != names.end()) return;
+  const std::string known = names.empty()
+                                ? "it has none"
+                                : "expected " + alternatives(std::vector<std::string_view>(names.begin(), names.end()));
+  throw InputError(
+      located(file, {}, "presets", fmt::format("no preset '{}', {}{}", asked, known, suggestion(asked, names))));
+}
+
+/// `key=value` of a command, as a document of its own.
+void read_setting(const std::string& setting, Draft& draft) {
+  const std::size_t equals = setting.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw InputError("--set: expected KEY=VALUE such as micro_batches=8, found '" + setting + "'");
+  }
+  YamlDocument document(setting.substr(0, equals) + ": " + setting.substr(equals + 1), "--set " + setting);
+  read_fields(document.root(), changeable_fields, draft);
+  document.throw_if_any();
+}
+
+/// What shows only when all lists are known.
+std::string wrong_selection(const Draft& draft) {
+  const Selection& selection = draft.experiment.selection;
+  const CombinedValues values = values_of(draft.experiment);
+  const std::string of_zip = complaint_of_zip(selection, values);
+  const auto complaint = [](const YamlPlace& at, const std::string& what) {
+    return located(at.file, at.at, at.path, what);
+  };
+  if (!of_zip.empty()) return complaint(draft.zip_at.front(), of_zip);
+  for (std::size_t e = 0; e < selection.excluded.size(); ++e) {
+    const std::string what = complaint_of_exclusion(selection.excluded[e], values);
+    if (!what.empty()) return complaint(draft.exclude_at[e], what);
+  }
+  return "";
+}
 
 /// A path that exists beside the experiment file; else the reference as it stands.
 std::string beside(const fs::path& folder, const std::string& reference, std::string_view extension) {
@@ -196,11 +389,59 @@ std::size_t budgets(const Experiment& experiment) {
   return std::get<BudgetList>(experiment.memory).size();
 }
 
-Experiment parse_experiment(const std::string& text, std::string file) {
+CombinedValues values_of(const Experiment& e) {
+  CombinedValues values{e.traces, e.platforms, {}, {}, {}};
+  for (const std::uint32_t m : e.micro_batches) values[2].push_back(std::to_string(m));
+  for (const Optimizer optimizer : e.optimizers) values[3].emplace_back(written(optimizer));
+  for (const Pipeline& strategy : e.strategies) values[4].push_back(strategy.text);
+  return values;
+}
+
+namespace {
+
+/// At most as deep as anybody's files are: the base of a base of a base.
+constexpr std::size_t deepest_base = 16;
+
+/// Reads a file's base, if it names one, and then the file over it. `above` are the files that have led here.
+void read_draft(const std::string& text, const std::string& file, const std::string& preset,
+                std::vector<std::string> above, Draft& draft) {
   YamlDocument document(text, file);
-  Experiment experiment;
-  read_fields(document.root(), experiment_fields, experiment);
+  const YamlCursor root = document.root();
+  above.push_back(fs::path(file).lexically_normal());
+  at_key(root, "base", [&](const YamlCursor& value) {
+    const std::string base = (fs::path(file).parent_path() / word(value)).lexically_normal();
+    const bool is_circle = std::ranges::find(above, base) != above.end();
+    if (is_circle) value.complain("leads back to this file, " + value.found());
+    if (above.size() > deepest_base) value.complain("a base of more than 16 bases");
+    document.throw_if_any();
+    std::string of_base;
+    try {
+      of_base = read_text_file(base);
+    } catch (const InputError& error) {
+      value.complain(error.what());
+    }
+    document.throw_if_any();
+    read_draft(of_base, base, "", above, draft);
+  });
+  at_key(root, "alias", [&](const YamlCursor& value) { read_aliases(value, draft); });
+  read_fields(root, draft_fields, draft);
+  if (above.size() == 1) {
+    for (const char* key : {"name", "traces", "platforms", "strategies"}) {
+      if (root.is_object() && !draft.given.contains(key)) root.complain_missing_key(key);
+    }
+  }
   document.throw_if_any();
+  read_presets(root, preset, draft, file);
+  document.throw_if_any();
+}
+
+}  // namespace
+
+ExperimentFile parsed_experiment(const std::string& text, const std::string& file, const ExperimentChanges& changes) {
+  Draft draft;
+  read_draft(text, file, changes.preset, {}, draft);
+  for (const std::string& setting : changes.settings) read_setting(setting, draft);
+  const Experiment& experiment = draft.experiment;
   double all = 1;
   for (const std::size_t size : {experiment.traces.size(), experiment.platforms.size(), experiment.strategies.size(),
                                  experiment.micro_batches.size(), experiment.optimizers.size(), budgets(experiment)}) {
@@ -209,30 +450,36 @@ Experiment parse_experiment(const std::string& text, std::string file) {
   if (all > static_cast<double>(most_points)) {
     throw InputError(located(file, {}, "", fmt::format("makes {:.0f} points, expected {} at most", all, most_points)));
   }
-  return experiment;
+  if (const std::string wrong = wrong_selection(draft); !wrong.empty()) throw InputError(wrong);
+  return {std::move(draft.experiment), file, text, std::move(draft.places)};
 }
 
-ExperimentFile read_experiment(const fs::path& path) {
-  std::string text = read_text_file(path);
-  Experiment experiment = parse_experiment(text, path.string());
-  const fs::path folder = path.parent_path();
-  for (std::string& trace : experiment.traces) trace = beside(folder, trace, ".json");
-  for (std::string& platform : experiment.platforms) platform = beside(folder, platform, ".yaml");
-  return {std::move(experiment), path.string(), std::move(text)};
+Experiment parse_experiment(const std::string& text, const std::string& file) {
+  return parsed_experiment(text, file).experiment;
+}
+
+ExperimentFile read_experiment(const fs::path& path, const ExperimentChanges& changes) {
+  ExperimentFile file = parsed_experiment(read_text_file(path), path.string(), changes);
+  const auto all_beside = [&](std::vector<std::string>& names, const char* list, std::string_view extension) {
+    for (std::size_t n = 0; n < names.size(); ++n) {
+      const fs::path folder = fs::path(file.places[list][n].file).parent_path();
+      std::string found = beside(folder, names[n], extension);
+      if (auto alias = file.experiment.aliases.extract(names[n]); !alias.empty()) {
+        alias.key() = found;
+        file.experiment.aliases.insert(std::move(alias));
+      }
+      names[n] = std::move(found);
+    }
+  };
+  all_beside(file.experiment.traces, "traces", ".json");
+  all_beside(file.experiment.platforms, "platforms", ".yaml");
+  return file;
 }
 
 std::string complaint_about(const ExperimentFile& file, std::string_view list, std::size_t element,
                             const std::string& what) {
-  YamlDocument document(file.text, file.path);
-  document.root().object([&](std::string_view key, const YamlCursor& value) {
-    if (key == list) (value.is_scalar() ? value : value.elements().at(element)).complain(what);
-  });
-  try {
-    document.throw_if_any();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return what;
+  const YamlPlace& at = file.places.find(list)->second.at(element);
+  return located(at.file, at.at, at.path, what);
 }
 
 Json to_json(const BudgetEnd& end) {
@@ -255,6 +502,8 @@ Json to_json(const Experiment& experiment) {
             {"gradients", written(experiment.gradients)},
             {"engine", written(experiment.engine)},
             {"allocator", experiment.allocator.text}};
+  write_selection(experiment.selection, json);
+  if (!experiment.aliases.empty()) json["alias"] = experiment.aliases;
   if (experiment.states != States::by_dtype) json["states"] = written(experiment.states);
   if (experiment.update_kernels != UpdateKernels::fused) json["update_kernels"] = written(experiment.update_kernels);
   if (experiment.timelines) json["timelines"] = true;

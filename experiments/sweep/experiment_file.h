@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -11,8 +12,10 @@
 
 #include "experiments/study/run.h"
 #include "experiments/study/share.h"
+#include "experiments/sweep/selection.h"
 #include "sim/core/units.h"
 #include "sim/io/json/json.h"
+#include "sim/io/yaml_document.h"
 
 namespace plimsoll {
 
@@ -34,13 +37,15 @@ struct BudgetRange {
 /// Budgets as they stand; unset: the device's capacity.
 using BudgetList = std::vector<std::optional<std::variant<Bytes, Share>>>;
 
-/// Everything is combined with everything.
+/// Everything is combined with everything that `selection` does not leave out.
 struct Experiment {
   std::string name;
   std::vector<std::string> traces, platforms;
   std::vector<Pipeline> strategies;
   std::vector<std::uint32_t> micro_batches{1};
   std::vector<Optimizer> optimizers{Optimizer::none};
+  Selection selection;
+  std::map<std::string, std::string> aliases;  ///< of traces and platforms, by what they stand for
   std::variant<BudgetList, BudgetRange> memory = BudgetList{std::nullopt};
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
@@ -60,19 +65,31 @@ inline constexpr std::size_t most_points = 10'000'000;
 /// Budgets of one trace on one platform with one strategy.
 std::size_t budgets(const Experiment&);
 
-/// Throws InputError with everything that is wrong.
-Experiment parse_experiment(const std::string& text, std::string file);
+/// The values of the lists that are combined, as they are written.
+CombinedValues values_of(const Experiment&);
+
+/// What a command asks for on top of a file.
+struct ExperimentChanges {
+  std::vector<std::string> settings;  ///< `key=value` each, the value as YAML
+  std::string preset;                 ///< a name under `presets`; empty: none
+};
 
 struct ExperimentFile {
   Experiment experiment;
-  std::string path, text;  ///< as it was read, once
+  std::string path, text;                                             ///< as it was read, once
+  std::map<std::string, std::vector<YamlPlace>, std::less<>> places;  ///< of the elements of lists
 };
+
+/// `file` is where the text is said to be from, and where its base is looked for. Throws InputError with everything
+/// that is wrong.
+ExperimentFile parsed_experiment(const std::string& text, const std::string& file, const ExperimentChanges& = {});
+Experiment parse_experiment(const std::string& text, const std::string& file);
 
 /// `e.yaml:4:13: platforms[0]: what`: a complaint about an element of a list of the file.
 std::string complaint_about(const ExperimentFile&, std::string_view list, std::size_t element, const std::string& what);
 
 /// Traces and platforms that are paths are looked for beside the file first.
-ExperimentFile read_experiment(const std::filesystem::path&);
+ExperimentFile read_experiment(const std::filesystem::path&, const ExperimentChanges& = {});
 
 /// As written in the file: `50 %`, whole bytes, or a word.
 Json to_json(const BudgetEnd&);

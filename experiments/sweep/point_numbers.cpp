@@ -20,6 +20,17 @@ std::string case_name(const Json& record) {
   return json_text(name);
 }
 
+/// What a record says of each list that is combined.
+Combination combination_of(const Json& record) {
+  Combination of;
+  for (std::size_t part = 0; part < case_parts.size(); ++part) {
+    const Json value = record.value(case_parts[part].key, Json(nullptr));
+    of[part] = value.is_string() ? value.get<std::string>() : json_text(value);
+  }
+  of.back() = record.value(strategy_part.key, "");
+  return of;
+}
+
 bool is_listed(const Json& experiment, const Json& record, const Named& part) {
   const Json list = experiment.value(part.list, Json::array());
   return record.contains(part.key) && std::ranges::find(list, record[part.key]) != list.end();
@@ -27,7 +38,8 @@ bool is_listed(const Json& experiment, const Json& record, const Named& part) {
 
 }  // namespace
 
-PointNumbers::PointNumbers(const Json& experiment, const std::map<std::size_t, CaseFacts>& cases) {
+PointNumbers::PointNumbers(const Json& experiment, const std::map<std::size_t, CaseFacts>& cases)
+    : selection_(selection_of(experiment)), values_(combined_values_of(experiment)) {
   for (const Json& strategy : experiment.value("strategies", Json::array())) {
     strategies_.emplace(strategy.get<std::string>(), strategies_.size());
   }
@@ -48,6 +60,7 @@ std::vector<std::size_t> PointNumbers::of(const Json& record) const {
   const auto in_case = cases_.find(case_name(record));
   const auto strategy = strategies_.find(record.value("strategy", ""));
   if (in_case == cases_.end() || strategy == strategies_.end()) return {};
+  if (!selection_.is_everything() && !is_asked(selection_, values_, combination_of(record))) return {};
   const Case& of = in_case->second;
   const auto found = of.places.find(maybe_bytes(record.value("memory_budget_bytes", Json(nullptr))));
   if (found == of.places.end()) return {};

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/sweep/selection.h"
 #include "experiments/sweep/sweep_points.h"
 #include "sim/io/json/json.h"
 
@@ -30,6 +31,8 @@ class PointNumbers {
   };
   std::map<std::string, Case> cases_;  // by what tells cases apart
   std::map<std::string, std::size_t> strategies_;
+  Selection selection_;
+  CombinedValues values_;
   std::size_t per_case_ = 1;  ///< points
 };
 

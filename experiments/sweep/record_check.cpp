@@ -182,6 +182,27 @@ constexpr RecordKey in_every_smallest[] = {
     {"stopped", a_flag},
 };
 
+bool is_list_of_texts(const Json& value) {
+  return value.is_array() && std::ranges::all_of(value, &Json::is_string);
+}
+
+/// Of an experiment's `zip` and `exclude`, and of the lists that they are about.
+std::optional<WrongInManifest> wrong_in_selection(const Json& experiment) {
+  const auto wrong = [](const char* key, const char* what) {
+    return WrongInManifest{std::string("identity.experiment.") + key, what};
+  };
+  const Json zip = experiment.value("zip", Json::array()), exclude = experiment.value("exclude", Json::array());
+  const auto names_lists = [](const Json& names) { return is_list_of_texts(names) && !names.empty(); };
+  const auto has_patterns = [](const Json& entry) {
+    return entry.is_object() && std::ranges::all_of(entry, is_list_of_texts);
+  };
+  if (!zip.is_array() || !std::ranges::all_of(zip, names_lists)) return wrong("zip", "expected lists of names");
+  if (!exclude.is_array() || !std::ranges::all_of(exclude, has_patterns)) {
+    return wrong("exclude", "expected objects of lists of texts");
+  }
+  return std::nullopt;
+}
+
 std::optional<WrongInManifest> wrong_in_identity(const Json& manifest) {
   const Json& identity = manifest["identity"];
   if (!identity.is_object()) return WrongInManifest{"identity", "expected an object"};
@@ -191,9 +212,10 @@ std::optional<WrongInManifest> wrong_in_identity(const Json& manifest) {
   const Json& experiment = identity["experiment"];
   if (!experiment.is_object()) return WrongInManifest{"identity.experiment", "expected an object"};
   if (!experiment.contains("strategies")) return WrongInManifest{"identity.experiment", "missing key 'strategies'"};
-  const Json& strategies = experiment["strategies"];
-  if (strategies.is_array() && std::ranges::all_of(strategies, &Json::is_string)) return std::nullopt;
-  return WrongInManifest{"identity.experiment.strategies", "expected a list of texts"};
+  if (!is_list_of_texts(experiment["strategies"])) {
+    return WrongInManifest{"identity.experiment.strategies", "expected a list of texts"};
+  }
+  return wrong_in_selection(experiment);
 }
 
 /// Of the objects in a list of this name.

@@ -53,20 +53,26 @@ std::string budgets_in_words(const Experiment& e) {
   return words;
 }
 
-/// A line a group with the numbers of its points and their budgets as the experiment states them, then how many there
-/// are.
-void list_points(const Experiment& e, Shard shard, std::ostream& out) {
+/// A line a group with the numbers of its points and their budgets as the experiment states them, or why it can have no
+/// answers; then how many there are. The exit code: 2 where some can have none, as a sweep of them has.
+int list_points(const Experiment& e, const SweepInputs& inputs, Shard shard, std::ostream& out) {
   const std::vector<std::size_t> mine = groups_of(e, shard);
   const std::size_t each = budgets(e);
   const std::string memory = budgets_in_words(e);
+  std::size_t refused = 0;
   for (const std::size_t group : mine) {
     const Question q = question_of(e, group);
+    const Refusal refusal = inputs.refusal(q);
     out << fmt::format("{:>8} to {:<8}  {} on {}", group * each, (group + 1) * each - 1, q.trace, q.platform);
     if (q.micro_batches > 1) out << fmt::format(", {} micro-batches", q.micro_batches);
     if (q.optimizer != Optimizer::none) out << fmt::format(", {}", written(q.optimizer));
-    out << fmt::format("  {}  {}\n", q.strategy.text, memory);
+    out << fmt::format("  {}  {}\n", q.strategy.text, refusal.why.empty() ? memory : "no answers: " + refusal.why);
+    refused += refusal.is_error ? 1 : 0;
   }
-  out << fmt::format("{}: {} points in {} groups\n", e.name, mine.size() * each, mine.size());
+  out << fmt::format("{}: {} points in {} groups", e.name, mine.size() * each, mine.size());
+  if (refused > 0) out << fmt::format("; wrong: {} of the groups ('exclude' leaves them out)", refused);
+  out << '\n';
+  return refused > 0 ? exit_bad_input : 0;
 }
 
 // What must be known of an experiment's cases before their points can be answered, as far as it is known: planned once,
@@ -121,6 +127,7 @@ class SweepFacts {
   };
 
   void complete(std::size_t index, CaseFacts&) const;
+  std::vector<std::string> strategies_of(std::size_t index) const;  ///< that are asked
 
   const Experiment& experiment_;
   std::set<std::size_t> wanted_;
@@ -140,6 +147,14 @@ Json name_of_case(const Experiment& e, std::size_t index) {
 
 SweepFacts::SweepFacts(const Experiment& experiment, const std::vector<std::size_t>& groups) : experiment_(experiment) {
   for (const std::size_t g : groups) wanted_.insert(g / experiment.strategies.size());
+}
+
+std::vector<std::string> SweepFacts::strategies_of(std::size_t index) const {
+  std::vector<std::string> asked;
+  for (std::size_t s = 0; s < experiment_.strategies.size(); ++s) {
+    if (asks(experiment_, index, s)) asked.push_back(experiment_.strategies[s].text);
+  }
+  return asked;
 }
 
 void SweepFacts::reuse(const Json& manifest) {
@@ -177,9 +192,8 @@ std::vector<Json> SweepFacts::missing_smallest() const {
   if (!begins_at_smallest(experiment_)) return tasks;
   for (const auto& [index, facts] : cases_) {
     if (!facts.impossible.empty()) continue;
-    for (const Pipeline& strategy : experiment_.strategies) {
-      if (!smallest_.contains({index, strategy.text}))
-        tasks.push_back({{"case", index}, {"smallest_of", strategy.text}});
+    for (const std::string& strategy : strategies_of(index)) {
+      if (!smallest_.contains({index, strategy})) tasks.push_back({{"case", index}, {"smallest_of", strategy}});
     }
   }
   return tasks;
@@ -240,8 +254,8 @@ void SweepFacts::complete(std::size_t index, CaseFacts& facts) const {
     return;
   }
   if (begins_at_smallest(experiment_)) {
-    for (const Pipeline& strategy : experiment_.strategies) {
-      const auto found = smallest_.find({index, strategy.text});
+    for (const std::string& strategy : strategies_of(index)) {
+      const auto found = smallest_.find({index, strategy});
       if (found == smallest_.end()) return;
       const std::optional<Bytes>& least = found->second.bytes;
       if (least && (!facts.smallest || *least < *facts.smallest)) facts.smallest = least;
@@ -522,15 +536,15 @@ class Sweep {
 }  // namespace
 
 int sweep(const SweepOptions& options) {
-  const ExperimentFile file = read_experiment(options.experiment);
+  const ExperimentFile file = read_experiment(options.experiment, options.changes);
   const SweepInputs inputs(file);
   return Sweep(options, file, inputs).run();
 }
 
-void list_sweep(const fs::path& experiment, Shard shard, std::ostream& out) {
-  const ExperimentFile file = read_experiment(experiment);
+int list_sweep(const SweepOptions& options, std::ostream& out) {
+  const ExperimentFile file = read_experiment(options.experiment, options.changes);
   const SweepInputs inputs(file);
-  list_points(file.experiment, shard, out);
+  return list_points(file.experiment, inputs, options.shard, out);
 }
 
 }  // namespace plimsoll

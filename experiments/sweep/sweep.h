@@ -13,6 +13,7 @@ namespace plimsoll {
 
 struct SweepOptions {
   std::filesystem::path experiment, folder;
+  ExperimentChanges changes;
   std::size_t jobs = 1;
   bool resume = false;
   Shard shard;
@@ -26,7 +27,8 @@ struct SweepOptions {
 /// written: what is there by then stays.
 int sweep(const SweepOptions&);
 
-/// Looks at every name and file of an experiment, as a sweep does before anything else, and lists its points.
-void list_sweep(const std::filesystem::path& experiment, Shard, std::ostream&);
+/// Looks at every name and file of an experiment, as a sweep does before anything else, and lists its points, with
+/// those that a strategy or an efficiency refuses without a plan. The exit code: 2 where there are such.
+int list_sweep(const SweepOptions&, std::ostream&);
 
 }  // namespace plimsoll

@@ -69,34 +69,38 @@ SweepInputs::SweepInputs(const ExperimentFile& file) {
   if (!complaints.empty()) throw InputError(complaints);
 }
 
-std::string SweepInputs::refusal(const Experiment& e, const Pipeline& strategy) const {
-  std::string why;
-  for (const std::string& trace : e.traces) {
-    if (!traces_.contains(trace)) return "";
-    for (const Optimizer optimizer : e.optimizers) {
-      try {
-        const ProblemOutcome made = problem({.trace = trace,
-                                             .platform = e.platforms.front(),
-                                             .strategy = {},
-                                             .optimizer = optimizer,
-                                             .states = e.states,
-                                             .update_kernels = e.update_kernels,
-                                             .gradients = e.gradients});
-        if (const Problem* of = std::get_if<Problem>(&made)) judge(*of, strategy.passes);
-        return "";
-      } catch (const InputError& error) {
-        why = error.what();
-      }
-    }
+Refusal SweepInputs::refusal(const Question& question) const {
+  if (!traces_.contains(question.trace)) return {};
+  const bool unknown = std::ranges::any_of(question.strategy.passes, changes_model);
+  Question of_case = question;
+  of_case.strategy = {};
+  try {
+    const ProblemOutcome made = problem(of_case);
+    if (const std::string* why = std::get_if<std::string>(&made)) return {*why, false};
+    if (!unknown) judge(std::get<Problem>(made), question.strategy.passes);
+  } catch (const InputError& error) {
+    return {error.what(), true};
   }
-  return why;
+  return {};
 }
 
+/// A strategy is wrong that can treat none of the traces with any of the optimizers.
 void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element) const {
-  const Pipeline& strategy = file.experiment.strategies[element];
-  if (std::ranges::any_of(strategy.passes, changes_model)) return;
-  const std::string why = refusal(file.experiment, strategy);
-  if (why.empty()) return;
+  const Experiment& e = file.experiment;
+  std::string why;
+  for (const std::string& trace : e.traces) {
+    for (const Optimizer optimizer : e.optimizers) {
+      const Refusal refused = refusal({.trace = trace,
+                                       .platform = e.platforms.front(),
+                                       .strategy = e.strategies[element],
+                                       .optimizer = optimizer,
+                                       .states = e.states,
+                                       .update_kernels = e.update_kernels,
+                                       .gradients = e.gradients});
+      if (!refused.is_error) return;
+      why = refused.why;
+    }
+  }
   throw InputError(complaint_about(file, "strategies", element, "is for no trace here: " + why));
 }
 

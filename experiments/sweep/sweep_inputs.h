@@ -11,6 +11,13 @@
 
 namespace plimsoll {
 
+/// Why there is no answer; empty: there may be one. What is wrong is an error; trace and platform that do not go
+/// together are a result.
+struct Refusal {
+  std::string why;
+  bool is_error = false;
+};
+
 class SweepInputs {
  public:
   /// Throws InputError with everything that is wrong: names of the experiment that are neither files nor shipped, with
@@ -19,6 +26,9 @@ class SweepInputs {
 
   /// The problem behind a question of the experiment.
   ProblemOutcome problem(const Question&) const;
+
+  /// Whether a question may have an answer, as far as that shows without a plan.
+  Refusal refusal(const Question&) const;
 
   /// The trace and the platform that a question of the experiment names.
   Trace trace(const Question&) const;
@@ -31,9 +41,6 @@ class SweepInputs {
   void read_trace(const ExperimentFile&, std::size_t);
   void read_platform(const ExperimentFile&, std::size_t);
   void judge_strategy(const ExperimentFile&, std::size_t) const;
-
-  /// Why a strategy can treat none of the traces with any of the optimizers; empty: it may.
-  std::string refusal(const Experiment&, const Pipeline&) const;
 
   std::map<std::string, Trace> traces_;  // by reference; not of networks, whose libraries are the workers' to start
   std::map<std::string, Platform> platforms_;

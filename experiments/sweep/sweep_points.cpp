@@ -35,6 +35,18 @@ CaseIndex case_at(const Experiment& e, std::size_t index) {
   return at;
 }
 
+Combination combination_at(const Experiment& e, const CombinedValues& values, std::size_t group) {
+  const CaseIndex at = case_at(e, group / e.strategies.size());
+  return {values[0][at.trace], values[1][at.platform], values[2][at.micro_batches], values[3][at.optimizer],
+          values[4][group % e.strategies.size()]};
+}
+
+/// The name that an experiment gives to a trace or a platform, else its own.
+std::string shown_name(const Experiment& e, const std::string& reference, const std::string& own) {
+  const auto alias = e.aliases.find(reference);
+  return alias == e.aliases.end() ? own : alias->second;
+}
+
 Bytes resolved(const BudgetEnd& end, const CaseFacts& facts) {
   if (const Bytes* bytes = std::get_if<Bytes>(&end)) return *bytes;
   if (const Share* share = std::get_if<Share>(&end)) {
@@ -77,11 +89,8 @@ std::optional<Bytes> maybe_bytes(const Json& json) {
 std::size_t cases(const Experiment& e) {
   return e.traces.size() * e.platforms.size() * e.micro_batches.size() * e.optimizers.size();
 }
-std::size_t groups(const Experiment& e) {
-  return cases(e) * e.strategies.size();
-}
 std::size_t points(const Experiment& e) {
-  return groups(e) * budgets(e);
+  return groups_of(e, {}).size() * budgets(e);
 }
 
 bool begins_at_smallest(const Experiment& e) {
@@ -108,9 +117,20 @@ std::vector<std::optional<Bytes>> budgets_of(const Experiment& e, const CaseFact
 }
 
 std::vector<std::size_t> groups_of(const Experiment& e, Shard shard) {
+  const CombinedValues values = values_of(e);
   std::vector<std::size_t> mine;
-  for (std::size_t g = shard.k - 1; g < groups(e); g += shard.n) mine.push_back(g);
+  std::size_t asked = 0;
+  for (std::size_t g = 0; g < cases(e) * e.strategies.size(); ++g) {
+    if (!e.selection.is_everything() && !is_asked(e.selection, values, combination_at(e, values, g))) continue;
+    if (asked++ % shard.n == shard.k - 1) mine.push_back(g);
+  }
   return mine;
+}
+
+bool asks(const Experiment& e, std::size_t case_index, std::size_t strategy) {
+  if (e.selection.is_everything()) return true;
+  const CombinedValues values = values_of(e);
+  return is_asked(e.selection, values, combination_at(e, values, case_index * e.strategies.size() + strategy));
 }
 
 Question question_of(const Experiment& e, std::size_t group) {
@@ -136,8 +156,8 @@ CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t c
   const Pass store_all = pass_of(store_all_strategy);
   return {.trace = question.trace,
           .platform = question.platform,
-          .model = problem.graph.name,
-          .machine = problem.platform.name,
+          .model = shown_name(e, question.trace, problem.graph.name),
+          .machine = shown_name(e, question.platform, problem.platform.name),
           .micro_batches = question.micro_batches,
           .optimizer = std::string(written(question.optimizer)),
           .times_rescaled = problem.times_rescaled,
@@ -168,8 +188,8 @@ CaseFacts impossible_case(const Experiment& e, std::size_t case_index, const std
   const Question question = question_of(e, case_index * e.strategies.size());
   CaseFacts facts{.trace = question.trace,
                   .platform = question.platform,
-                  .model = question.trace,
-                  .machine = question.platform,
+                  .model = shown_name(e, question.trace, question.trace),
+                  .machine = shown_name(e, question.platform, question.platform),
                   .micro_batches = question.micro_batches,
                   .optimizer = std::string(written(question.optimizer)),
                   .impossible = reason};

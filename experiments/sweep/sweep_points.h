@@ -21,11 +21,17 @@ struct Shard {
   std::uint32_t k = 1, n = 1;
 };
 
+/// With those that are left out.
 std::size_t cases(const Experiment&);
-std::size_t groups(const Experiment&);
+
+/// Those that are asked.
 std::size_t points(const Experiment&);
 
-/// The groups of a shard, ascending.
+/// Whether a strategy (its place in the list) is asked for a case.
+bool asks(const Experiment&, std::size_t case_index, std::size_t strategy);
+
+/// The groups of a shard that are asked, ascending. Numbers count all groups, so that of those that are left out has
+/// gaps.
 std::vector<std::size_t> groups_of(const Experiment&, Shard);
 
 /// The question of a group.

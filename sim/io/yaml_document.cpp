@@ -238,10 +238,18 @@ std::string YamlCursor::found() const {
   return fmt::format("found '{}{}'", node.text.substr(0, longest), node.text.size() > longest ? "..." : "");
 }
 
-void YamlCursor::complain(std::string_view what) const {
+Position YamlCursor::place_in_bytes() const {
   const TreeNode& node = tree_->nodes[node_];
   const bool is_absent = node.shape == Shape::null && key_at_.line > 0;  // a null's own place is that of what follows
-  tree_->complain(is_absent ? key_at_ : node.at, path_, what);
+  return is_absent ? key_at_ : node.at;
+}
+
+void YamlCursor::complain(std::string_view what) const {
+  tree_->complain(place_in_bytes(), path_, what);
+}
+
+YamlPlace YamlCursor::place() const {
+  return {tree_->complaints.file(), tree_->in_characters(place_in_bytes()), path_};
 }
 
 void YamlCursor::complain_unknown_key(const std::vector<std::string_view>& known) const {

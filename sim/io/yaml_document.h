@@ -15,6 +15,13 @@ namespace plimsoll {
 
 struct YamlTree;  // the nodes and the complaints about them
 
+/// Where a value stands, for complaints that outlive its document (`located`).
+struct YamlPlace {
+  std::string file;
+  Position at;
+  std::string path;
+};
+
 /// One value; cheap to copy, valid as long as its document. An accessor whose type does not fit complains and returns
 /// nothing (zero, an empty text).
 class YamlCursor {
@@ -45,6 +52,7 @@ class YamlCursor {
   }
 
   void complain(std::string_view what) const;
+  YamlPlace place() const;  ///< for what is wrong that shows only later
   void complain_unknown_key(const std::vector<std::string_view>& known) const;
   void complain_missing_key(std::string_view key) const;
   std::string found() const;  ///< `found '17'` for messages
@@ -54,6 +62,7 @@ class YamlCursor {
   YamlCursor(YamlTree* tree, std::uint32_t node, std::string path, std::string key, Position key_at)
       : tree_(tree), node_(node), path_(std::move(path)), key_(std::move(key)), key_at_(key_at) {}
 
+  Position place_in_bytes() const;
   bool is_object_or_complain() const;
   std::vector<YamlCursor> fields() const;
   std::string scalar(std::string_view expected) const;

@@ -28,7 +28,7 @@ NETWORK = f"--trace {readers.NETWORK} --platform validate/cpu_link.yaml"
 PRINTING = {
     "simulate": f"simulate --json {SMALL}", "plan": f"plan {SMALL}", "bounds": "bounds --trace uniform:6 --platform ideal",
     "check": "check --trace uniform:4 --platform ideal --schedule {made}/plain.json", "list": "list traces", "verify": "verify tests/program/graph.order",
-    "describe": "describe h200", "report": "report {made}/sweep -o {folder}/report",
+    "describe": "describe h200", "merge": "merge {made}/sweep -o {folder}/merged", "report": "report {made}/sweep -o {folder}/report",
     "replay": f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1",
     "train": f"train {readers.NETWORK} --data {{made}}/rows.csv --strategy store_all --steps 1",
     "calibrate": "calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {folder}/mine.yaml",

@@ -55,7 +55,7 @@ TEST_CASE("a report has the curves of its sweep, and a sweep that goes on plans 
                     "format: plimsoll.experiment.v1\nname: n\ntraces: 'uniform:8'\nplatforms: ideal\n"
                     "strategies: [store_all, rotor]\nengine: event\nmemory: 80 %\n");
     REQUIRE(run_sweep(folder / "e.yaml", folder / "out", {.resume = resume}) == 0);
-    return report_data(read_results(folder / "out"), "test")["figures"][0]["bound_curves"];
+    return report_data(read_results({folder / "out"}), "test")["figures"][0]["bound_curves"];
   };
   const Json curves = made(false);
   REQUIRE(curves.size() == 2);

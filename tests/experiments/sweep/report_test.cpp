@@ -292,7 +292,7 @@ TEST_CASE("a report draws the same figures every time", "[report][eleventh-4]") 
   const TemporaryFolder folder;
   write_sweep_to(folder);
   for (const char* where : {"first", "second"}) {
-    const std::vector<std::filesystem::path> files = write_report(folder.path, folder.path / where, "test");
+    const std::vector<std::filesystem::path> files = write_report({folder.path}, folder.path / where, "test");
     CHECK(files.size() == 9);
     for (const std::filesystem::path& file : files) CHECK(std::filesystem::file_size(file) > 100);
   }
@@ -330,7 +330,7 @@ TEST_CASE("a report shows the load line of its folder before all figures", "[rep
   const TemporaryFolder folder;
   write_sweep_to(folder);
   write_json_file(folder.path / "load.json", load_of_one());
-  const std::vector<std::filesystem::path> files = write_report(folder.path, folder.path / "out", "test");
+  const std::vector<std::filesystem::path> files = write_report({folder.path}, folder.path / "out", "test");
   REQUIRE(files.size() == 12);
   CHECK(files[3] == folder.path / "out" / "load.svg");
   for (const std::filesystem::path& file : files) CHECK(std::filesystem::file_size(file) > 100);
@@ -343,7 +343,7 @@ TEST_CASE("a report shows the load line of its folder before all figures", "[rep
     Json none = load_of_one();
     none["lines"][0].update({{"largest", nullptr}, {"next", nullptr}, {"points", Json::array()}});
     write_json_file(folder.path / "load.json", none);
-    CHECK(write_report(folder.path, folder.path / "none", "test").size() == 9);
+    CHECK(write_report({folder.path}, folder.path / "none", "test").size() == 9);
     CHECK(Json::parse(read_text_file(folder.path / "none" / "report.json"))["load"] == none);
   }
 }
@@ -352,7 +352,7 @@ TEST_CASE("a report of a folder that has a load line alone shows that", "[report
   if (!matplotlib_is_here()) return;
   const TemporaryFolder folder;
   write_json_file(folder.path / "load.json", load_of_one());
-  CHECK(write_report(folder.path, folder.path / "out", "test").size() == 6);
+  CHECK(write_report({folder.path}, folder.path / "out", "test").size() == 6);
   const Json data = Json::parse(read_text_file(folder.path / "out" / "report.json"));
   CHECK(data["load"] == load_of_one());
   CHECK(data["figures"].empty());
@@ -406,7 +406,7 @@ TEST_CASE("a report of what is no sweep is refused", "[report]") {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::filesystem::path& path) {
     try {
-      write_report(path, path, "test");
+      write_report({path}, path, "test");
     } catch (const InputError& error) {
       return std::string(error.what());
     }

@@ -423,7 +423,7 @@ TEST_CASE("every name and file is looked at before anything is planned, and a dr
   const auto asked_for = [&](const std::string& platform) {
     write_text_file(folder / "e.yaml", std::regex_replace(slow, std::regex("PLATFORM"), platform));
     std::ostringstream out;
-    list_sweep(folder / "e.yaml", {}, out);
+    list_sweep({.experiment = folder / "e.yaml"}, out);
     return out.str();
   };
   const std::string listed = asked_for("h200");
