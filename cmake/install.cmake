@@ -3,11 +3,14 @@
 set(shipped share/plimsoll)
 # One run path for both places: in the build folder the libraries lie beside the program.
 set_target_properties(plimsoll PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../lib/plimsoll")
-set_target_properties(plimsoll plimsoll_late_simgrid plimsoll_late_coin plimsoll_late_metis plimsoll_late_scotch
+set(late_libraries plimsoll_late_simgrid plimsoll_late_coin plimsoll_late_metis plimsoll_late_scotch)
+if(TARGET plimsoll_late_mpi)
+  list(APPEND late_libraries plimsoll_late_mpi)
+endif()
+set_target_properties(plimsoll ${late_libraries}
                       PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS plimsoll RUNTIME DESTINATION bin)
-install(TARGETS plimsoll_late_simgrid plimsoll_late_coin plimsoll_late_metis plimsoll_late_scotch
-        LIBRARY DESTINATION lib/plimsoll)
+install(TARGETS ${late_libraries} LIBRARY DESTINATION lib/plimsoll)
 
 install(DIRECTORY platforms DESTINATION ${shipped} FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY traces/data DESTINATION ${shipped}/traces)

@@ -12,6 +12,7 @@ namespace {
 struct MergeArguments {
   std::vector<std::string> folders;
   std::string output;
+  bool replace = false;
 };
 
 }  // namespace
@@ -32,9 +33,10 @@ void add_merge_command(CLI::App& app, const std::string& command_line) {
   command->add_option("-o,--output", arguments->output, "folder for the merged results, new or empty")
       ->required()
       ->type_name("DIR");
+  command->add_flag("--replace", arguments->replace, "replace the results that the folder has");
   command->callback([arguments, &command_line] {
     const std::vector<std::filesystem::path> folders(arguments->folders.begin(), arguments->folders.end());
-    const MergeCount count = merge_sweeps(folders, arguments->output, command_line);
+    const MergeCount count = merge_sweeps(folders, arguments->output, command_line, arguments->replace);
     std::cout << fmt::format("{} of {} points are in {}\n", count.found, count.all, arguments->output);
   });
 }

@@ -194,7 +194,7 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
 
 /// The strategies that the experiment asks for a case.
 Json strategies_of(const Json& experiment, const CaseFacts& facts) {
-  const Selection selection = selection_of(experiment);
+  const PointSelection selection = selection_of(experiment);
   if (selection.is_everything()) return experiment.at("strategies");
   const CombinedValues values = combined_values_of(experiment);
   Json asked = Json::array();

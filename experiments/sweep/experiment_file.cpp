@@ -348,7 +348,7 @@ void read_setting(const std::string& setting, Draft& draft) {
 
 /// What shows only when all lists are known.
 std::string wrong_selection(const Draft& draft) {
-  const Selection& selection = draft.experiment.selection;
+  const PointSelection& selection = draft.experiment.selection;
   const CombinedValues values = values_of(draft.experiment);
   const std::string of_zip = complaint_of_zip(selection, values);
   const auto complaint = [](const YamlPlace& at, const std::string& what) {

@@ -44,7 +44,7 @@ struct Experiment {
   std::vector<Pipeline> strategies;
   std::vector<std::uint32_t> micro_batches{1};
   std::vector<Optimizer> optimizers{Optimizer::none};
-  Selection selection;
+  PointSelection selection;
   std::map<std::string, std::string> aliases;  ///< of traces and platforms, by what they stand for
   std::variant<BudgetList, BudgetRange> memory = BudgetList{std::nullopt};
   States states = States::by_dtype;

@@ -125,7 +125,7 @@ Json common_version(const std::vector<NamedContents>& all) {
 /// Groups that an experiment asks, times budgets.
 std::size_t points_of(const SweepContents& contents) {
   const Json& experiment = contents.identity.at("experiment");
-  const Selection selection = selection_of(experiment);
+  const PointSelection selection = selection_of(experiment);
   const CombinedValues values = combined_values_of(experiment);
   std::size_t all = 0;
   for (const auto& [number, facts] : contents.cases) {
@@ -156,10 +156,13 @@ Json merged_manifest(const SweepContents& contents, const MergeCount& count, con
           {"cases", std::move(cases)}};
 }
 
-void check_empty(const fs::path& folder) {
+void check_free(const fs::path& folder, bool replace) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored) || fs::is_empty(folder, ignored)) return;
-  throw InputError(located(folder.string(), {}, "", "is not empty; choose another folder with -o"));
+  if (replace && fs::exists(folder / "manifest.json", ignored)) return;
+  const char* const otherwise =
+      replace ? "is not empty and holds no sweep" : "is not empty; --replace replaces a sweep";
+  throw InputError(located(folder.string(), {}, "", otherwise));
 }
 
 }  // namespace
@@ -193,9 +196,10 @@ SweepContents merged(const std::vector<NamedContents>& all) {
   return joint;
 }
 
-MergeCount merge_sweeps(const std::vector<fs::path>& folders, const fs::path& into, const std::string& command_line) {
+MergeCount merge_sweeps(const std::vector<fs::path>& folders, const fs::path& into, const std::string& command_line,
+                        bool replace) {
   const SweepContents joint = merged(read_sweeps(folders));
-  check_empty(into);
+  check_free(into, replace);
   std::error_code error;
   fs::create_directories(into, error);
   if (error) throw OutputError(located(into.string(), {}, "", "cannot make the folder: " + error.message()));

@@ -22,11 +22,12 @@ std::vector<NamedContents> read_sweeps(const std::vector<std::filesystem::path>&
 /// case, differently (but for the times that planning and simulating have taken).
 SweepContents merged(const std::vector<NamedContents>&);
 
-/// Merges sweeps' folders into one that is new or empty. Returns how many points it has, and of how many.
+/// Merges sweeps' folders into one that is new or empty, or has results that are to be replaced. Returns how many
+/// points it has, and of how many.
 struct MergeCount {
   std::size_t found = 0, all = 0;
 };
 MergeCount merge_sweeps(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& into,
-                        const std::string& command_line);
+                        const std::string& command_line, bool replace = false);
 
 }  // namespace plimsoll

@@ -31,7 +31,7 @@ class PointNumbers {
   };
   std::map<std::string, Case> cases_;  // by what tells cases apart
   std::map<std::string, std::size_t> strategies_;
-  Selection selection_;
+  PointSelection selection_;
   CombinedValues values_;
   std::size_t per_case_ = 1;  ///< points
 };

@@ -95,7 +95,7 @@ std::vector<CombinedValues> read_exclusions(const YamlCursor& value) {
   return list;
 }
 
-std::string complaint_of_zip(const Selection& selection, const CombinedValues& values) {
+std::string complaint_of_zip(const PointSelection& selection, const CombinedValues& values) {
   std::array<bool, combined_lists.size()> seen{};
   for (const std::vector<std::size_t>& lists : selection.zipped) {
     for (const std::size_t list : lists) {
@@ -120,7 +120,7 @@ std::string complaint_of_exclusion(const CombinedValues& patterns, const Combine
   return "";
 }
 
-bool is_asked(const Selection& selection, const CombinedValues& values, const Combination& of) {
+bool is_asked(const PointSelection& selection, const CombinedValues& values, const Combination& of) {
   const auto leaves_out = [&](const CombinedValues& patterns) { return is_excluded(patterns, of); };
   if (std::ranges::any_of(selection.excluded, leaves_out)) return false;
   return std::ranges::all_of(selection.zipped, [&](const std::vector<std::size_t>& lists) {
@@ -130,7 +130,7 @@ bool is_asked(const Selection& selection, const CombinedValues& values, const Co
   });
 }
 
-void write_selection(const Selection& selection, Json& experiment) {
+void write_selection(const PointSelection& selection, Json& experiment) {
   for (const std::vector<std::size_t>& lists : selection.zipped) {
     Json names = Json::array();
     for (const std::size_t list : lists) names.push_back(combined_lists[list]);
@@ -145,8 +145,8 @@ void write_selection(const Selection& selection, Json& experiment) {
   }
 }
 
-Selection selection_of(const Json& experiment) {
-  Selection selection;
+PointSelection selection_of(const Json& experiment) {
+  PointSelection selection;
   for (const Json& names : experiment.value("zip", Json::array())) {
     std::vector<std::size_t> lists;
     for (std::size_t list = 0; list < combined_lists.size(); ++list) {

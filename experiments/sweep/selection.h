@@ -23,12 +23,12 @@ using CombinedValues = std::array<std::vector<std::string>, combined_lists.size(
 /// A value of each.
 using Combination = std::array<std::string, combined_lists.size()>;
 
-struct Selection {
+struct PointSelection {
   std::vector<std::vector<std::size_t>> zipped;  ///< lists (places in combined_lists) of one length, element by element
   std::vector<CombinedValues> excluded;          ///< patterns as of fnmatch(3); an empty list: any value
 
   bool is_everything() const { return zipped.empty() && excluded.empty(); }
-  friend bool operator==(const Selection&, const Selection&) = default;
+  friend bool operator==(const PointSelection&, const PointSelection&) = default;
 };
 
 /// `zip` and `exclude` of an experiment file; what does not fit its lists is complained about once they are known.
@@ -36,17 +36,17 @@ std::vector<std::vector<std::size_t>> read_zip(const YamlCursor&);
 std::vector<CombinedValues> read_exclusions(const YamlCursor&);
 
 /// Why a selection does not suit these lists; empty: it does.
-std::string complaint_of_zip(const Selection&, const CombinedValues&);
+std::string complaint_of_zip(const PointSelection&, const CombinedValues&);
 
 /// Of the patterns of an exclusion, why they leave nothing out; empty: they do.
 std::string complaint_of_exclusion(const CombinedValues& patterns, const CombinedValues&);
 
 /// Whether this combination of values of the lists is asked.
-bool is_asked(const Selection&, const CombinedValues&, const Combination&);
+bool is_asked(const PointSelection&, const CombinedValues&, const Combination&);
 
 /// As an experiment in JSON has them, under `zip` and `exclude`; written only where there are any.
-void write_selection(const Selection&, Json& experiment);
-Selection selection_of(const Json& experiment);
+void write_selection(const PointSelection&, Json& experiment);
+PointSelection selection_of(const Json& experiment);
 CombinedValues combined_values_of(const Json& experiment);
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <iosfwd>
 #include <map>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <set>
@@ -20,9 +21,11 @@
 #include "experiments/study/progress.h"
 #include "experiments/sweep/experiment_file.h"
 #include "experiments/sweep/point_numbers.h"
+#include "experiments/sweep/rank_pool.h"
 #include "experiments/sweep/sweep_inputs.h"
 #include "experiments/sweep/sweep_points.h"
 #include "experiments/sweep/sweep_store.h"
+#include "experiments/sweep/task_pool.h"
 #include "experiments/sweep/worker_pool.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
@@ -62,7 +65,7 @@ int list_points(const Experiment& e, const SweepInputs& inputs, Shard shard, std
   std::size_t refused = 0;
   for (const std::size_t group : mine) {
     const Question q = question_of(e, group);
-    const Refusal refusal = inputs.refusal(q);
+    const GroupRefusal refusal = inputs.refusal(q);
     out << fmt::format("{:>8} to {:<8}  {} on {}", group * each, (group + 1) * each - 1, q.trace, q.platform);
     if (q.micro_batches > 1) out << fmt::format(", {} micro-batches", q.micro_batches);
     if (q.optimizer != Optimizer::none) out << fmt::format(", {}", written(q.optimizer));
@@ -296,7 +299,7 @@ Json identity_of(const Experiment& e, const SweepInputs& inputs) {
 }
 
 /// What a worker does: facts, or the wanted points of a group.
-WorkerPool::Work worker_of(const Experiment& e, const SweepInputs& inputs) {
+TaskWork worker_of(const Experiment& e, const SweepInputs& inputs) {
   return [&e, &inputs](const Json& task, const std::function<void(const Json&)>& reply) {
     if (!task.contains("group")) return reply(SweepFacts::plan(e, inputs, task));
     std::vector<std::optional<Bytes>> all;
@@ -306,6 +309,10 @@ WorkerPool::Work worker_of(const Experiment& e, const SweepInputs& inputs) {
     const auto wanted = task.at("wanted").get<std::vector<std::size_t>>();
     answer_points(e, inputs, task.at("group"), all, wanted, reply);
   };
+}
+
+TaskLimits limits_of(const Experiment& e) {
+  return {.timeout = e.timeout, .memory = e.memory_limit};
 }
 
 class Sweep {
@@ -327,12 +334,13 @@ class Sweep {
     }
   }
 
-  int run() {
+  /// `place`: set where other ranks answer.
+  int run(std::optional<RankPlace> place) {
     write_manifest("running");
-    const std::size_t jobs = std::max<std::size_t>(1, std::min(options_.jobs, groups_.size()));
     const Interruption interruption;
-    WorkerPool pool(jobs, interruption, worker_of(experiment_, inputs_),
-                    {.timeout = experiment_.timeout, .memory = experiment_.memory_limit});
+    const std::unique_ptr<TaskPool> own = place ? pool_of_ranks(*place, interruption) : own_pool(interruption);
+    TaskPool& pool = *own;
+    largest_first_ = place.has_value();
     if (!find_facts(pool)) return finish("interrupted", exit_interrupted);
     if (exit_code_ != 0) return finish("failed", exit_code_);  // wrong input is refused before anything runs
     keep_what_is_there();
@@ -342,6 +350,15 @@ class Sweep {
   }
 
  private:
+  std::unique_ptr<TaskPool> own_pool(const Interruption& interruption) {
+    const std::size_t jobs = std::max<std::size_t>(1, std::min(options_.jobs, groups_.size()));
+    return std::make_unique<WorkerPool>(jobs, interruption, worker_of(experiment_, inputs_), limits_of(experiment_));
+  }
+
+  std::unique_ptr<TaskPool> pool_of_ranks(RankPlace place, const Interruption& interruption) {
+    return std::make_unique<RankPool>(place, interruption, json_text(identity_));
+  }
+
   const CaseFacts& facts_of(std::size_t group) const {
     return facts_.cases().at(group / experiment_.strategies.size());
   }
@@ -364,7 +381,7 @@ class Sweep {
     failures_.push_back(std::move(of));
   }
 
-  bool find_facts(WorkerPool& pool) {
+  bool find_facts(TaskPool& pool) {
     const std::vector<Json> missing = facts_.missing_cases();
     if (!plan_facts(pool, missing, "cases looked at")) return false;
     if (exit_code_ == 0 && !plan_facts(pool, facts_.missing_smallest(), "least budgets found")) return false;
@@ -376,7 +393,7 @@ class Sweep {
     return true;
   }
 
-  bool plan_facts(WorkerPool& pool, const std::vector<Json>& tasks, std::string_view what) {
+  bool plan_facts(TaskPool& pool, const std::vector<Json>& tasks, std::string_view what) {
     Progress progress(tasks.size(), what);
     return pool.run(tasks, {.record =
                                 [&](std::size_t t, std::string_view fact) {
@@ -418,7 +435,7 @@ class Sweep {
                printable(kept.aside.string()));
   }
 
-  bool answer_groups(WorkerPool& pool) {
+  bool answer_groups(TaskPool& pool) {
     std::vector<Json> tasks;
     std::vector<std::size_t> impossible;
     std::size_t points = 0;
@@ -432,6 +449,7 @@ class Sweep {
       }
       tasks.push_back({{"group", g}, {"wanted", places}, {"budgets_bytes", to_json(facts_of(g))["budgets_bytes"]}});
     }
+    if (largest_first_) sort_by_work(tasks);
     Progress progress(points, "points");
     for (const std::size_t g : impossible) keep_unanswered(g, facts_of(g).impossible, progress);
     return pool.run(tasks, {.record =
@@ -459,6 +477,15 @@ class Sweep {
                                   progress.show();
                                   tell_how_far();
                                 }});
+  }
+
+  /// What takes longest comes first, so that no rank is left with it at the end: budgets times micro-batches times ops.
+  void sort_by_work(std::vector<Json>& tasks) const {
+    const auto work = [&](const Json& task) {
+      const Question q = question_of(experiment_, task["group"]);
+      return task["wanted"].size() * q.micro_batches * inputs_.size_of(q.trace);
+    };
+    std::ranges::stable_sort(tasks, std::ranges::greater(), work);
   }
 
   void keep(std::size_t point, std::string_view record) {
@@ -531,17 +558,34 @@ class Sweep {
   Json failures_ = Json::array();
   std::chrono::steady_clock::time_point told_how_far_;
   int exit_code_ = 0;
+  bool largest_first_ = false;
 };
+
+/// What a rank above 0 does: it reads the same, and answers what rank 0 asks.
+int answer_as_rank(const SweepOptions& options) {
+  const Interruption interruption;
+  try {
+    const ExperimentFile file = read_experiment(options.experiment, options.changes);
+    const SweepInputs inputs(file);
+    WorkerPool own(1, interruption, worker_of(file.experiment, inputs), limits_of(file.experiment));
+    return serve_rank(interruption, own, json_text(identity_of(file.experiment, inputs)));
+  } catch (const InputError& error) {
+    return refuse_as_rank(interruption, error.what());
+  }
+}
 
 }  // namespace
 
 int sweep(const SweepOptions& options) {
+  const std::optional<RankPlace> place = place_among_ranks();
+  if (place && place->rank > 0) return answer_as_rank(options);
   const ExperimentFile file = read_experiment(options.experiment, options.changes);
   const SweepInputs inputs(file);
-  return Sweep(options, file, inputs).run();
+  return Sweep(options, file, inputs).run(place);
 }
 
 int list_sweep(const SweepOptions& options, std::ostream& out) {
+  if (const std::optional<RankPlace> place = place_among_ranks(); place && place->rank > 0) return exit_fine;
   const ExperimentFile file = read_experiment(options.experiment, options.changes);
   const SweepInputs inputs(file);
   return list_points(file.experiment, inputs, options.shard, out);

@@ -69,7 +69,7 @@ SweepInputs::SweepInputs(const ExperimentFile& file) {
   if (!complaints.empty()) throw InputError(complaints);
 }
 
-Refusal SweepInputs::refusal(const Question& question) const {
+GroupRefusal SweepInputs::refusal(const Question& question) const {
   if (!traces_.contains(question.trace)) return {};
   const bool unknown = std::ranges::any_of(question.strategy.passes, changes_model);
   Question of_case = question;
@@ -90,13 +90,13 @@ void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element
   std::string why;
   for (const std::string& trace : e.traces) {
     for (const Optimizer optimizer : e.optimizers) {
-      const Refusal refused = refusal({.trace = trace,
-                                       .platform = e.platforms.front(),
-                                       .strategy = e.strategies[element],
-                                       .optimizer = optimizer,
-                                       .states = e.states,
-                                       .update_kernels = e.update_kernels,
-                                       .gradients = e.gradients});
+      const GroupRefusal refused = refusal({.trace = trace,
+                                            .platform = e.platforms.front(),
+                                            .strategy = e.strategies[element],
+                                            .optimizer = optimizer,
+                                            .states = e.states,
+                                            .update_kernels = e.update_kernels,
+                                            .gradients = e.gradients});
       if (!refused.is_error) return;
       why = refused.why;
     }
@@ -135,6 +135,13 @@ void SweepInputs::read_platform(const ExperimentFile& file, std::size_t element)
 
 ProblemOutcome SweepInputs::problem(const Question& question) const {
   return problem_of(question, trace(question), platform(question));
+}
+
+std::size_t SweepInputs::size_of(const std::string& trace) const {
+  const auto found = traces_.find(trace);
+  if (found == traces_.end()) return 1;
+  const Chain* chain = std::get_if<Chain>(&found->second.model);
+  return chain != nullptr ? chain->stages.size() : std::get<Graph>(found->second.model).ops.size();
 }
 
 Trace SweepInputs::trace(const Question& question) const {

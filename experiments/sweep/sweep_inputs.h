@@ -13,7 +13,7 @@ namespace plimsoll {
 
 /// Why there is no answer; empty: there may be one. What is wrong is an error; trace and platform that do not go
 /// together are a result.
-struct Refusal {
+struct GroupRefusal {
   std::string why;
   bool is_error = false;
 };
@@ -28,11 +28,14 @@ class SweepInputs {
   ProblemOutcome problem(const Question&) const;
 
   /// Whether a question may have an answer, as far as that shows without a plan.
-  Refusal refusal(const Question&) const;
+  GroupRefusal refusal(const Question&) const;
 
   /// The trace and the platform that a question of the experiment names.
   Trace trace(const Question&) const;
   const Platform& platform(const Question& question) const { return platforms_.at(question.platform); }
+
+  /// How many stages or ops a trace has; 1 of a network, whose libraries are the workers' to start.
+  std::size_t size_of(const std::string& trace) const;
 
   /// A digest (FNV-1a) of each file's bytes, by the reference in the experiment.
   const Json& digests() const { return digests_; }

@@ -106,7 +106,7 @@ bool Interruption::asked() const {
   return poll(&signals, 1, 0) > 0;
 }
 
-WorkerPool::WorkerPool(std::size_t workers, const Interruption& interruption, Work work, TaskLimits limits)
+WorkerPool::WorkerPool(std::size_t workers, const Interruption& interruption, TaskWork work, TaskLimits limits)
     : interruption_(interruption), work_(std::move(work)), limits_(limits) {
   EXPECTS(workers >= 1);
   for (std::size_t w = 0; w < workers; ++w) workers_.push_back(start());

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "experiments/sweep/task_pool.h"
 #include "sim/core/units.h"
 #include "sim/io/json/json.h"
 
@@ -54,36 +55,15 @@ struct TaskLimits {
   std::optional<Bytes> memory;     ///< of the worker's data
 };
 
-/// Why a task has not been done, with the exit code it asks for.
-struct TaskFailure {
-  int exit_code = 0;
-  std::string message;
-  bool beyond_limits = false;
-};
-
-/// What is told while tasks run. `record` is one line of JSON.
-struct PoolEvents {
-  std::function<void(std::size_t task, std::string_view record)> record;
-  std::function<void(std::size_t task, const TaskFailure&)> failed;
-  std::function<void()> tick;  ///< a few times a second
-};
-
-class WorkerPool {
+class WorkerPool final : public TaskPool {
  public:
-  /// Does one task in a worker process and hands every record to `reply`.
-  using Work = std::function<void(const Json& task, const std::function<void(const Json&)>& reply)>;
-
   /// Forks at once; this process must not have threads.
-  WorkerPool(std::size_t workers, const Interruption&, Work, TaskLimits = {});
+  WorkerPool(std::size_t workers, const Interruption&, TaskWork, TaskLimits = {});
 
   /// Ends the workers, finished or not.
-  ~WorkerPool();
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
+  ~WorkerPool() override;
 
-  /// Hands out the tasks in order and returns when all are done or have failed; false: interrupted, and what had
-  /// arrived by then has been told.
-  bool run(std::span<const Json> tasks, const PoolEvents&);
+  bool run(std::span<const Json> tasks, const PoolEvents&) override;
 
  private:
   struct Worker {
@@ -105,7 +85,7 @@ class WorkerPool {
   static int end(Worker&);
 
   const Interruption& interruption_;
-  Work work_;
+  TaskWork work_;
   TaskLimits limits_;
   std::vector<Worker> workers_;
 };

@@ -124,7 +124,9 @@ def build(targets):
 def targets_of(test):
     """What the test needs built."""
     program = test.split()[0]
-    return [] if program.endswith(".py") else [f"test_{program}"] + (["plimsoll"] if program == "experiments" else [])
+    if program.endswith(".py"):
+        return ["plimsoll"] if "build/plimsoll" in test else []
+    return [f"test_{program}"] + (["plimsoll"] if program == "experiments" else [])
 
 
 def notices(test):

@@ -10,7 +10,7 @@ namespace {
 /// Whose headers are whose.
 const std::vector<std::pair<std::regex, std::string>> headers{
     {std::regex(R"(^[a-z_0-9]+$|^c?(stdlib|stdint)\.h$)"), "C++"},
-    {std::regex(R"(^(sys/\w+|unistd|fcntl|poll|spawn|dlfcn|malloc)\.h$)"), "POSIX"},
+    {std::regex(R"(^(sys/\w+|unistd|fcntl|fnmatch|poll|spawn|dlfcn|malloc)\.h$)"), "POSIX"},
     {std::regex(R"(^(simgrid|xbt)/)"), "SimGrid"},
     {std::regex(R"(^yaml-cpp/)"), "yaml-cpp"},
     {std::regex(R"(^nlohmann/)"), "nlohmann-json"},

@@ -60,6 +60,7 @@ TEST_CASE("merged experiments have the lists of all", "[sweep]") {
   CHECK(count.found == 9);
   CHECK(count.all == 12);
   CHECK(merge_sweeps({six, six}, folder / "twice", "").found == 6);
+  CHECK(merge_sweeps({six, nine}, folder / "twice", "", true).found == 12);
 }
 
 TEST_CASE("folders that contradict each other are not merged", "[sweep]") {
@@ -74,7 +75,7 @@ TEST_CASE("folders that contradict each other are not merged", "[sweep]") {
   write_text_file(other / "results.jsonl", text.substr(0, at) + "1" + text.substr(at));
   CHECK(refused({one, other}, folder / "out") ==
         other.string() + ": answers store_all for uniform:6 on ideal otherwise than a folder before it");
-  CHECK(refused({one}, one) == one.string() + ": is not empty; choose another folder with -o");
+  CHECK(refused({one}, one) == one.string() + ": is not empty; --replace replaces a sweep");
   CHECK(refused({folder / "none"}, folder / "out") == (folder / "none").string() + ": holds no sweep");
   const fs::path zipped =
       swept(folder, "zipped", "traces: ['uniform:6']\nstrategies: [rotor]\nzip: [traces, strategies]\n");

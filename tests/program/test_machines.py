@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Sweeps over several processes that others start: mpirun here, with four ranks, and a Slurm of our own with a controller, a
+node and munge, where these are installed. Without Slurm its scripts are run by a stand-in for sbatch.
+
+    tests/program/test_machines.py build/plimsoll
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = next((pathlib.Path(word).resolve() for word in sys.argv[1:] if word.endswith("plimsoll")), None)
+EXPERIMENT = """format: plimsoll.experiment.v1
+name: machines
+traces: ['uniform:{6..9}', 'random:stages=12,seed=3']
+platforms: [ideal]
+strategies: [store_all, rotor, chen_sqrt]
+memory: {from: 40 %, to: store_all, count: 4}
+micro_batches: [1, 2]
+engine: event
+"""
+MPI = PROGRAM is not None and shutil.which("mpirun") and (PROGRAM.parent / "libplimsoll_mpi.so").exists()
+DAEMONS = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if not shutil.which(name, path="/usr/sbin:/usr/bin")]
+
+
+def results_of(folder):
+    """The results without what is measured."""
+    text = pathlib.Path(folder, "results.jsonl").read_text()
+    return re.sub(r'"solve_s":[^,}]*,"simulate_s":[^,}]*', "", text)
+
+
+class Machines(unittest.TestCase):
+    def setUp(self):
+        self.kept = tempfile.TemporaryDirectory()
+        self.addCleanup(self.kept.cleanup)
+        self.folder = pathlib.Path(self.kept.name)
+        self.experiment = self.folder / "e.yaml"
+        self.experiment.write_text(EXPERIMENT)
+
+    def swept(self, *words, code=0):
+        run = subprocess.run([PROGRAM, "sweep", *words], capture_output=True, text=True)
+        self.assertEqual(run.returncode, code, run.stderr)
+        return run
+
+    def expected(self):
+        self.swept(self.experiment, "-o", self.folder / "alone")
+        return results_of(self.folder / "alone")
+
+
+@unittest.skipUnless(MPI, "there is no mpirun, or the program was built without Boost.MPI: sweeps over ranks were not tried")
+class Ranks(Machines):
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def ranks(self, *words):
+        return subprocess.run(["mpirun", "--oversubscribe", *map(str, words)], capture_output=True, text=True,
+                              env=self.environment, timeout=120)
+
+    def test_same_results(self):
+        run = self.ranks("-n", 4, PROGRAM, "sweep", self.experiment, "-o", self.folder / "ranks")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(results_of(self.folder / "ranks"), self.expected())
+        self.assertEqual(json.loads((self.folder / "ranks/manifest.json").read_text())["status"], "complete")
+
+    def test_other_experiment(self):
+        other = self.folder / "other.yaml"
+        other.write_text(EXPERIMENT.replace("count: 4", "count: 3"))
+        words = ["sweep", self.experiment, "-o", self.folder / "out"]
+        run = self.ranks("-n", 1, PROGRAM, *words, ":", "-n", 1, PROGRAM, "sweep", other, "-o", self.folder / "out")
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("rank 1 of 2 has another experiment, other files or another build than rank 0", run.stderr)
+        other.write_text(EXPERIMENT.replace("engine", "engin"))
+        run = self.ranks("-n", 1, PROGRAM, *words, ":", "-n", 1, PROGRAM, "sweep", other, "-o", self.folder / "out")
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("rank 1 of 2: " + str(other) + ":8:1: engin: unknown key", run.stderr)
+
+    def test_wrong_input_is_told_once(self):
+        self.experiment.write_text(EXPERIMENT.replace("engine", "engin"))
+        run = self.ranks("-n", 4, PROGRAM, "sweep", self.experiment, "-o", self.folder / "out")
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertEqual(run.stderr.count("engin: unknown key"), 1, run.stderr)
+
+    def test_killed_rank(self):
+        self.experiment.write_text(EXPERIMENT.replace("uniform:{6..9}", "random:stages={60..64},seed=1"))
+        words = [self.experiment, "-o", self.folder / "ranks"]
+        run = subprocess.Popen(["mpirun", "--oversubscribe", "-n", "3", PROGRAM, "sweep", *words], env=self.environment,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        results = self.folder / "ranks/results.jsonl"
+        until = time.monotonic() + 60
+        while run.poll() is None and time.monotonic() < until:
+            if results.exists() and results.read_bytes().count(b"\n") >= 5:
+                break
+            time.sleep(0.01)
+        if run.poll() is None:
+            children = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+            os.kill(int(children[-1]), signal.SIGKILL)
+        run.wait(timeout=60)
+        rows = [line for line in results.read_text().split("\n")[:-1]]
+        self.assertEqual(len(rows), len({json.loads(row)["point"] for row in rows}))
+        self.swept(*words, "--resume")
+        self.assertEqual(results_of(self.folder / "ranks"), self.expected())
+
+
+class SlurmScripts(Machines):
+    def test_a_stand_in_runs_both_jobs(self):
+        sbatch = self.folder / "bin/sbatch"
+        sbatch.parent.mkdir()
+        sbatch.write_text("""#!/bin/bash
+script=${!#}
+case $script in
+  */array.sbatch) for k in $(seq "$(sed -n 's/^#SBATCH --array=1-//p' "$script")"); do
+      SLURM_ARRAY_TASK_ID=$k bash "$script" >&2 || exit 1
+    done
+    echo '17;here' ;;
+  *) [ "$2" = --dependency=afterany:17 ] && bash "$script" >&2 && echo 18 ;;
+esac
+""")
+        sbatch.chmod(0o755)
+        path = f"{sbatch.parent}:{os.environ['PATH']}"
+        run = subprocess.run([PROGRAM, "sweep", self.experiment, "-o", self.folder / "it's", "--slurm", "3", "--set",
+                              "name='a b'"], capture_output=True, text=True, env={**os.environ, "PATH": path})
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, "job 17: 3 tasks, results in .*/shards\njob 18: merges them behind it, into .*/merged\n")
+        self.assertEqual(results_of(self.folder / "it's/merged"), self.expected())
+
+    def test_without_slurm(self):
+        run = subprocess.run([PROGRAM, "sweep", self.experiment, "-o", self.folder / "out", "--slurm", "3"],
+                             capture_output=True, text=True, env={**os.environ, "PATH": str(self.folder)})
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertIn("--slurm: there is no sbatch here; --slurm-script prints the scripts instead", run.stderr)
+
+    def test_script(self):
+        run = self.swept(self.experiment, "-o", self.folder / "out", "--slurm", "64", "--slurm-script", "--slurm-options",
+                         "--time=1:00:00 --partition=all")
+        self.assertIn("#SBATCH --array=1-64\n", run.stdout)
+        self.assertEqual(run.stdout.count("#SBATCH --time=1:00:00 --partition=all\n"), 2)
+        self.assertFalse((self.folder / "out").exists())
+
+
+CONFIGURATION = """ClusterName=here
+SlurmctldHost={host}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SlurmctldPort={port}
+SlurmdPort={next_port}
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=1
+ReturnToService=2
+NodeName={host} CPUs={cores} State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES State=UP
+"""
+
+
+@unittest.skipIf(DAEMONS, f"no {', '.join(DAEMONS)} (slurmctld, slurmd, munge, slurm-client): a Slurm of our own was not tried")
+@unittest.skipIf(os.geteuid() != 0, "not root: a Slurm of our own was not tried")
+class Slurm(Machines):
+    def setUp(self):
+        super().setUp()
+        self.folder.chmod(0o755)
+        for name in ("state", "spool", "munge"):
+            (self.folder / name).mkdir(mode=0o755)
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o600)
+        munge = self.folder / "munge"
+        subprocess.run(["/usr/sbin/munged", "--force", f"--key-file={key}", f"--socket={munge}/socket",
+                        f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"], check=True)
+        self.addCleanup(self.end, munge / "pid")
+        with socket.socket() as free, socket.socket() as next_free:
+            free.bind(("", 0))
+            next_free.bind(("", 0))
+            ports = free.getsockname()[1], next_free.getsockname()[1]
+        configuration = self.folder / "slurm.conf"
+        configuration.write_text(CONFIGURATION.format(host=socket.gethostname().split(".")[0], folder=self.folder,
+                                                      port=ports[0], next_port=ports[1], cores=os.cpu_count()))
+        self.environment = {**os.environ, "SLURM_CONF": str(configuration)}
+        for daemon in ("slurmctld", "slurmd"):
+            subprocess.run([f"/usr/sbin/{daemon}", "-f", configuration], check=True, capture_output=True)
+            self.addCleanup(self.end, self.folder / f"{daemon}.pid")
+
+    def end(self, pid_file):
+        try:
+            pid = int(pid_file.read_text())
+            os.kill(pid, signal.SIGKILL)
+        except (OSError, ValueError):
+            return
+        while pathlib.Path(f"/proc/{pid}").exists():
+            time.sleep(0.01)
+
+    def waiting_jobs(self):
+        return subprocess.run(["squeue", "--noheader"], env=self.environment, capture_output=True, text=True).stdout
+
+    def test_array_and_merge(self):
+        run = subprocess.run([PROGRAM, "sweep", self.experiment, "-o", self.folder / "out", "--slurm", "3"],
+                             capture_output=True, text=True, env=self.environment)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        until = time.monotonic() + 90
+        while self.waiting_jobs() and time.monotonic() < until:
+            time.sleep(0.2)
+        logs = "".join(log.read_text() for log in (self.folder / "out").glob("slurm-*.log"))
+        self.assertTrue((self.folder / "out/merged/results.jsonl").exists(), logs)
+        self.assertEqual(results_of(self.folder / "out/merged"), self.expected())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[word for word in sys.argv if not word.endswith("plimsoll")])
