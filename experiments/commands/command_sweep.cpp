@@ -17,7 +17,7 @@ struct SweepArguments {
   std::string experiment, folder, jobs = "1", shard = "1/1";
   std::string slurm, slurm_options;
   ExperimentChanges changes;
-  bool resume = false, dry_run = false, slurm_script = false;
+  bool resume = false, quiet = false, dry_run = false, slurm_script = false;
 };
 
 Shard shard_of(const std::string& word) {
@@ -76,6 +76,7 @@ void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command
       ->type_name("N");
   command->add_flag("--resume", arguments->resume,
                     "keep the results of this build in DIR and run only the missing points");
+  command->add_flag("-q,--quiet", arguments->quiet, "say nothing on standard error but what goes wrong");
   command->add_flag("--dry-run", arguments->dry_run,
                     "check every name and file, list the points and their number, and plan nothing");
   command
@@ -108,6 +109,7 @@ void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command
                                .changes = arguments->changes,
                                .jobs = jobs_of(arguments->jobs),
                                .resume = arguments->resume,
+                               .quiet = arguments->quiet,
                                .shard = shard,
                                .command_line = command_line};
     if (!arguments->dry_run && arguments->folder.empty()) throw CLI::RequiredError("--output");

@@ -4,19 +4,28 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <string_view>
+
+#include "sim/core/units.h"
 
 namespace plimsoll {
 
 class Progress {
  public:
-  /// `what` there are, in the plural.
-  explicit Progress(std::size_t count, std::string_view what = "points");
+  /// `what` there are, in the plural. Quiet: nothing is said.
+  explicit Progress(std::size_t count, std::string_view what = "points", bool quiet = false);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void add(bool feasible = true);
+  void add_failed() { ++failed_; }
+
+  /// What is known better than by counting: how long the rest takes, and what runs now (empty: not known).
+  void tell(std::optional<Seconds> left, std::string now);
+
   void show();
 
   /// Makes room for a message on stderr.
@@ -26,8 +35,10 @@ class Progress {
   using Clock = std::chrono::steady_clock;
 
   std::string_view what_;
-  std::size_t count_, done_ = 0, infeasible_ = 0;
-  bool terminal_, shown_ = false;
+  std::size_t count_, done_ = 0, infeasible_ = 0, failed_ = 0;
+  std::optional<Seconds> left_;
+  std::string now_;
+  bool terminal_, quiet_, shown_ = false;
   Clock::time_point started_, last_;
 };
 

@@ -84,11 +84,12 @@ RankPool::~RankPool() {
   ranks().leave();
 }
 
-void RankPool::hand_out(std::span<const Json> tasks, std::size_t& next) {
+void RankPool::hand_out(std::span<const Json> tasks, std::size_t& next, const PoolEvents& events) {
   for (std::size_t to = 1; to < tasks_of_.size() && next < tasks.size(); ++to) {
     if (tasks_of_[to]) continue;
     ranks().send(static_cast<int>(to), task_mark + json_text(tasks[next]));
-    tasks_of_[to] = next++;
+    tasks_of_[to] = next;
+    events.started(next++);
   }
 }
 
@@ -102,6 +103,7 @@ void RankPool::take(int from, const std::string& text, const PoolEvents& events)
     return events.failed(*task, {failure.at("exit_code"), failure.at("message"), failure.at("beyond_limits")});
   }
   EXPECTS(text[0] == finished_mark);
+  events.ended(*task);
   task.reset();
 }
 
@@ -110,7 +112,7 @@ bool RankPool::run(std::span<const Json> tasks, const PoolEvents& events) {
   std::size_t next = 0;
   auto told = std::chrono::steady_clock::now();
   for (;;) {
-    hand_out(tasks, next);
+    hand_out(tasks, next, events);
     if (std::ranges::none_of(tasks_of_, is_busy)) return true;
     const std::optional<RankMessage> message = awaited([&] {
       if (const auto now = std::chrono::steady_clock::now(); now - told > 200ms) {

@@ -34,7 +34,7 @@ class RankPool final : public TaskPool {
 
  private:
   void take(int from, const std::string& text, const PoolEvents&);
-  void hand_out(std::span<const Json> tasks, std::size_t& next);
+  void hand_out(std::span<const Json> tasks, std::size_t& next, const PoolEvents&);
 
   RankPlace place_;
   const Interruption& interruption_;

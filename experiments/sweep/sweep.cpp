@@ -22,6 +22,7 @@
 #include "experiments/sweep/experiment_file.h"
 #include "experiments/sweep/point_numbers.h"
 #include "experiments/sweep/rank_pool.h"
+#include "experiments/sweep/sweep_estimate.h"
 #include "experiments/sweep/sweep_inputs.h"
 #include "experiments/sweep/sweep_points.h"
 #include "experiments/sweep/sweep_store.h"
@@ -315,6 +316,15 @@ TaskLimits limits_of(const Experiment& e) {
   return {.timeout = e.timeout, .memory = e.memory_limit};
 }
 
+/// What planning and simulating a point has taken.
+Seconds taken_by(const Json& record) {
+  const auto seconds = [&](const char* key) {
+    const Json value = record.value(key, Json());
+    return value.is_number() ? value.get<double>() : 0.0;
+  };
+  return Seconds{seconds("solve_s") + seconds("simulate_s")};
+}
+
 class Sweep {
  public:
   Sweep(const SweepOptions& options, const ExperimentFile& file, const SweepInputs& inputs)
@@ -351,11 +361,13 @@ class Sweep {
 
  private:
   std::unique_ptr<TaskPool> own_pool(const Interruption& interruption) {
-    const std::size_t jobs = std::max<std::size_t>(1, std::min(options_.jobs, groups_.size()));
-    return std::make_unique<WorkerPool>(jobs, interruption, worker_of(experiment_, inputs_), limits_of(experiment_));
+    workers_ = std::max<std::size_t>(1, std::min(options_.jobs, groups_.size()));
+    return std::make_unique<WorkerPool>(workers_, interruption, worker_of(experiment_, inputs_),
+                                        limits_of(experiment_));
   }
 
   std::unique_ptr<TaskPool> pool_of_ranks(RankPlace place, const Interruption& interruption) {
+    workers_ = static_cast<std::size_t>(place.size) - 1;
     return std::make_unique<RankPool>(place, interruption, json_text(identity_));
   }
 
@@ -394,7 +406,7 @@ class Sweep {
   }
 
   bool plan_facts(TaskPool& pool, const std::vector<Json>& tasks, std::string_view what) {
-    Progress progress(tasks.size(), what);
+    Progress progress(tasks.size(), what, options_.quiet);
     return pool.run(tasks, {.record =
                                 [&](std::size_t t, std::string_view fact) {
                                   facts_.take(tasks[t], Json::parse(fact));
@@ -450,12 +462,18 @@ class Sweep {
       tasks.push_back({{"group", g}, {"wanted", places}, {"budgets_bytes", to_json(facts_of(g))["budgets_bytes"]}});
     }
     if (largest_first_) sort_by_work(tasks);
-    Progress progress(points, "points");
+    Progress progress(points, "points", options_.quiet);
     for (const std::size_t g : impossible) keep_unanswered(g, facts_of(g).impossible, progress);
+    SweepEstimate estimate(workers_);
+    for (const Json& task : tasks) estimate.expect(strategy_of(task), work_of(task));
+    const auto work_of_point = [&](const Json& task) {
+      return work_of(task) / static_cast<double>(task["wanted"].size());
+    };
     return pool.run(tasks, {.record =
-                                [&](std::size_t, std::string_view text) {
+                                [&](std::size_t t, std::string_view text) {
                                   const Json record = Json::parse(text);
                                   keep(record.at("point"), text);
+                                  estimate.done(strategy_of(tasks[t]), work_of_point(tasks[t]), taken_by(record));
                                   progress.add(record.at("feasible"));
                                 },
                             .failed =
@@ -465,6 +483,7 @@ class Sweep {
                                   if (failure.beyond_limits) {
                                     return keep_unanswered(tasks[t]["group"], failure.message, progress);
                                   }
+                                  progress.add_failed();
                                   fail(fmt::format("{} for {} on {}", q.strategy.text, q.trace, q.platform), failure,
                                        {{"trace", q.trace},
                                         {"platform", q.platform},
@@ -474,18 +493,29 @@ class Sweep {
                                 },
                             .tick =
                                 [&] {
+                                  progress.tell(estimate.left(), estimate.now());
                                   progress.show();
                                   tell_how_far();
-                                }});
+                                },
+                            .started =
+                                [&](std::size_t t) {
+                                  const Question q = question_of(experiment_, tasks[t]["group"]);
+                                  estimate.started(t, q.strategy.text + " for " + q.trace);
+                                },
+                            .ended = [&](std::size_t t) { estimate.ended(t); }});
   }
 
-  /// What takes longest comes first, so that no rank is left with it at the end: budgets times micro-batches times ops.
+  std::string strategy_of(const Json& task) const { return question_of(experiment_, task["group"]).strategy.text; }
+
+  /// Of a group, in budgets times micro-batches times ops.
+  double work_of(const Json& task) const {
+    const Question q = question_of(experiment_, task["group"]);
+    return static_cast<double>(task["wanted"].size() * q.micro_batches * inputs_.size_of(q.trace));
+  }
+
+  /// What takes longest comes first, so that no rank is left with it at the end.
   void sort_by_work(std::vector<Json>& tasks) const {
-    const auto work = [&](const Json& task) {
-      const Question q = question_of(experiment_, task["group"]);
-      return task["wanted"].size() * q.micro_batches * inputs_.size_of(q.trace);
-    };
-    std::ranges::stable_sort(tasks, std::ranges::greater(), work);
+    std::ranges::stable_sort(tasks, std::ranges::greater(), [&](const Json& task) { return work_of(task); });
   }
 
   void keep(std::size_t point, std::string_view record) {
@@ -538,6 +568,7 @@ class Sweep {
     store_.sort();
     write_manifest(status);
     const std::size_t all = groups_.size() * per_group_;
+    if (options_.quiet && exit_code == 0) return exit_code;
     fmt::print(stderr, "{}: {}, {} of {} points in {}{}\n", printable(experiment_.name), status, points_done(), all,
                printable(store_.results().string()), points_done() < all ? "; --resume runs the missing points" : "");
     return exit_code;
@@ -558,6 +589,7 @@ class Sweep {
   Json failures_ = Json::array();
   std::chrono::steady_clock::time_point told_how_far_;
   int exit_code_ = 0;
+  std::size_t workers_ = 1;
   bool largest_first_ = false;
 };
 

@@ -15,7 +15,7 @@ struct SweepOptions {
   std::filesystem::path experiment, folder;
   ExperimentChanges changes;
   std::size_t jobs = 1;
-  bool resume = false;
+  bool resume = false, quiet = false;  ///< quiet: no progress, and no word of what ends well
   Shard shard;
   std::string command_line;
   StoreDisk* disk = nullptr;  ///< by which the folder is written; null: as usual

@@ -26,6 +26,8 @@ struct PoolEvents {
   std::function<void(std::size_t task, std::string_view record)> record;
   std::function<void(std::size_t task, const TaskFailure&)> failed;
   std::function<void()> tick;  ///< a few times a second
+  std::function<void(std::size_t task)> started = [](std::size_t) {};
+  std::function<void(std::size_t task)> ended = [](std::size_t) {};  ///< whether done or failed
 };
 
 class TaskPool {

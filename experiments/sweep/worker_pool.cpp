@@ -212,6 +212,7 @@ void WorkerPool::take_line(Worker& worker, std::string_view text, const PoolEven
     return;
   }
   const std::size_t task = *std::exchange(worker.task, std::nullopt);
+  events.ended(task);
   if (text[0] == done_mark) return;
   EXPECTS(text[0] == failure_mark);
   const Json failure = Json::parse(body);
@@ -246,7 +247,10 @@ void WorkerPool::bury(Worker& worker, const PoolEvents& events) {
   }
   kill(-worker.process, SIGKILL);
   worker.process = -1;
-  if (worker.task) events.failed(*worker.task, failure_of(status, Bytes{usage.ru_maxrss * 1024}, late));
+  if (worker.task) {
+    events.ended(*worker.task);
+    events.failed(*worker.task, failure_of(status, Bytes{usage.ru_maxrss * 1024}, late));
+  }
   worker.socket = Descriptor();
   worker = start();
 }
@@ -260,7 +264,7 @@ bool WorkerPool::run(std::span<const Json> tasks, const PoolEvents& events) {
     for (Worker& worker : workers_) {
       if (!worker.task && next < tasks.size()) {
         hand_out(worker, next, tasks[next]);
-        ++next;
+        events.started(next++);
       }
       busy |= worker.task.has_value();
       watched.push_back({worker.socket.fd(), POLLIN, 0});

@@ -1,0 +1,49 @@
+#pragma once
+// How long a sweep may still take, by what its strategies have taken so far, and what it is at now.
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "sim/core/units.h"
+
+namespace plimsoll {
+
+class SweepEstimate {
+ public:
+  /// So many groups are answered at a time.
+  explicit SweepEstimate(std::size_t workers);
+
+  /// There is so much work (any unit that grows with the time it takes) for a strategy.
+  void expect(const std::string& strategy, double work);
+
+  /// So much of it has been done, in this time.
+  void done(const std::string& strategy, double work, Seconds taken);
+
+  /// The rest at the pace of each strategy, of one that has done nothing yet at that of all; unset: nothing is done.
+  std::optional<Seconds> left() const;
+
+  void started(std::size_t group, std::string name);
+  void ended(std::size_t group);
+
+  /// The group that has run longest; empty: none runs.
+  std::string now() const;
+
+ private:
+  struct Pace {
+    double expected = 0, done = 0;
+    Seconds taken{};
+  };
+  struct Running {
+    std::string name;
+    std::chrono::steady_clock::time_point since;
+  };
+
+  std::size_t workers_;
+  std::map<std::string, Pace> paces_;
+  std::map<std::size_t, Running> running_;
+};
+
+}  // namespace plimsoll
