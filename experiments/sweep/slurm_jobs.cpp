@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <ostream>
 
 #include "sim/io/input_error.h"
@@ -22,7 +23,9 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
+/// A bundle's program is started by a script, which says so (cmake/start.sh).
 std::string this_program() {
+  if (const char* const script = std::getenv("PLIMSOLL_STARTED_AS")) return script;
   return fs::read_symlink("/proc/self/exe");
 }
 

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import unittest
 
+from turns import eleventh
+
 PROGRAM = ""
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SKIPPED = 77
@@ -104,6 +106,44 @@ class Installed(unittest.TestCase):
         self.assertIn("'h200'", missing.stderr)
         found = hidden([alone, "describe", "h200"], PLIMSOLL_DATA=elsewhere)
         self.assertEqual((found.returncode, found.stdout), (0, self.answer("describe", "h200")))
+
+
+class Packed(unittest.TestCase):
+    """The packages that ./dev package makes."""
+
+    @eleventh(3)
+    def test_the_bundle_needs_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            archive = os.path.join(folder, "plimsoll-9-any.tar.gz")
+            subprocess.run([os.path.join(SOURCE, "cmake/bundle.sh"), os.path.dirname(PROGRAM), archive], check=True,
+                           capture_output=True)
+            subprocess.run(["tar", "-xzf", archive, "-C", folder], check=True)
+            root = os.path.join(folder, "plimsoll-9-any")
+            words = ["simulate", "-t", "gpt4_ops_w256_t128_b4_cpu", "-p", "h200", "-m", "90 %", "--json"]
+            started = hidden([os.path.join(root, "bin/plimsoll"), *words, "-s", "min_cut"])
+            self.assertEqual(started.returncode, 0, started.stderr)
+            loader = next(name for name in os.listdir(os.path.join(root, "lib/plimsoll")) if name.startswith("ld-linux"))
+            for engine in ("event", "simgrid"):  # in a root that has these files only
+                for strategy in ("min_cut", "checkmate_lp"):
+                    run = hidden(["chroot", root, f"/lib/plimsoll/{loader}", "--library-path", "/lib/plimsoll",
+                                  "/lib/plimsoll/plimsoll", *words, "-s", strategy, "--engine", engine],
+                                 PLIMSOLL_DATA="/share/plimsoll")
+                    self.assertEqual(run.returncode, 0, run.stderr)
+                    self.assertTrue(json.loads(run.stdout)["feasible"])
+
+    @eleventh(4)
+    @unittest.skipUnless(shutil.which("cpack") and shutil.which("dpkg-shlibdeps") and shutil.which("file"),
+                         "no cpack, dpkg-shlibdeps (dpkg-dev) or file: the Debian package was not made")
+    def test_the_debian_package_names_what_it_needs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["cpack", "-G", "DEB", "-B", folder], cwd=os.path.dirname(PROGRAM), check=True, capture_output=True)
+            package = next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".deb"))
+            fields = subprocess.run(["dpkg-deb", "-f", package, "Depends", "Package"], check=True, capture_output=True, text=True)
+            for library in ("libsimgrid", "coinor-libcbc3", "libmetis", "libscotch", "libyaml-cpp", "libdnnl", "libfmt"):
+                self.assertIn(library, fields.stdout)
+            subprocess.run(["dpkg-deb", "-x", package, os.path.join(folder, "root")], check=True)
+            run = hidden([os.path.join(folder, "root/usr/bin/plimsoll"), "describe", "h200"])
+            self.assertEqual(run.returncode, 0, run.stderr)
 
 
 if __name__ == "__main__":
