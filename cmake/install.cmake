@@ -25,7 +25,7 @@ install(FILES ${validations} DESTINATION ${shipped}/validate)
 
 # The program itself writes them.
 install(CODE "
-  foreach(page man \"completion bash\")
+  foreach(page man \"completion bash\" \"completion zsh\" \"completion fish\")
     separate_arguments(words UNIX_COMMAND \"\${page}\")
     string(REPLACE \" \" \"_\" file \"\${page}\")
     execute_process(COMMAND \"$<TARGET_FILE:plimsoll>\" \${words} OUTPUT_FILE \"${CMAKE_BINARY_DIR}/installed_\${file}\"
@@ -37,3 +37,5 @@ install(CODE "
 ")
 install(FILES ${CMAKE_BINARY_DIR}/installed_man DESTINATION share/man/man1 RENAME plimsoll.1)
 install(FILES ${CMAKE_BINARY_DIR}/installed_completion_bash DESTINATION share/bash-completion/completions RENAME plimsoll)
+install(FILES ${CMAKE_BINARY_DIR}/installed_completion_fish DESTINATION share/fish/vendor_completions.d RENAME plimsoll.fish)
+install(FILES ${CMAKE_BINARY_DIR}/installed_completion_zsh DESTINATION share/plimsoll RENAME completion.zsh)

@@ -1,4 +1,4 @@
-// plimsoll completion bash: a script that completes commands, options, and what options take.
+// plimsoll completion bash|zsh|fish: a script that completes commands, options, and what options take.
 
 #include <fmt/format.h>
 
@@ -86,7 +86,7 @@ std::string case_of(const CLI::App& command) {
                      with_spaces(options), words, following.empty() ? "      takes=no\n" : following);
 }
 
-std::string bash_script(const CLI::App& app) {
+std::string bash_script(const CLI::App& app, std::string_view shell) {
   std::vector<std::string> commands;
   std::string cases;
   for (const CLI::App* command : app.get_subcommands({})) {
@@ -94,7 +94,7 @@ std::string bash_script(const CLI::App& app) {
     cases += case_of(*command);
   }
   const std::string all = with_spaces(commands);
-  return fmt::format(R"(# bash completion of plimsoll {}, made by: plimsoll completion bash
+  return fmt::format(R"(# completion of plimsoll {}, made by: plimsoll completion {}
 _plimsoll() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" options="" words="" takes=yes
   COMPREPLY=()
@@ -114,7 +114,66 @@ _plimsoll() {{
 }}
 complete -F _plimsoll plimsoll
 )",
-                     PLIMSOLL_VERSION, all, all, cases);
+                     PLIMSOLL_VERSION, shell, all, all, cases);
+}
+
+/// zsh takes bash's scripts.
+std::string zsh_script(const CLI::App& app) {
+  return "(( $+functions[compdef] )) || { autoload -Uz compinit; compinit }\nautoload -Uz "
+         "bashcompinit\nbashcompinit\n" +
+         bash_script(app, "zsh");
+}
+
+/// As one word of fish, on one line.
+std::string fish_word(const std::string& text) {
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') word += '\\';
+    word += c == '\n' ? ' ' : c;
+  }
+  return word + "'";
+}
+
+/// What an option or a positional may be; files where nothing is said.
+std::string fish_values(const std::string& values) {
+  return values.empty() ? "" : " -f -a " + fish_word(values);
+}
+
+std::string fish_lines(const CLI::App& command) {
+  std::string lines = fmt::format("complete -c plimsoll -f -n __fish_use_subcommand -a {} -d {}\n", command.get_name(),
+                                  fish_word(command.get_description()));
+  const std::string within =
+      fmt::format("complete -c plimsoll -n {}", fish_word("__fish_seen_subcommand_from " + command.get_name()));
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string values = values_of(*option);
+    if (option->get_positional()) {
+      if (!values.empty()) lines += within + fish_values(values) + "\n";
+      continue;
+    }
+    std::string spelled;
+    for (const std::string& name : option->get_lnames()) spelled += " -l " + name;
+    for (const std::string& name : option->get_snames()) spelled += " -s " + name;
+    const bool is_flag = option->get_items_expected_max() == 0;
+    lines += within + spelled + (is_flag ? "" : " -r") + fish_values(values) + " -d " +
+             fish_word(option->get_description()) + "\n";
+  }
+  return lines;
+}
+
+std::string fish_script(const CLI::App& app) {
+  std::string lines = fmt::format("# completion of plimsoll {}, made by: plimsoll completion fish\n", PLIMSOLL_VERSION);
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    commands.push_back(command->get_name());
+    lines += fish_lines(*command);
+  }
+  return lines + "complete -c plimsoll -n '__fish_seen_subcommand_from help'" + fish_values(with_spaces(commands)) +
+         "\n";
+}
+
+std::string script_for(const std::string& shell, const CLI::App& app) {
+  if (shell == "fish") return fish_script(app);
+  return shell == "zsh" ? zsh_script(app) : bash_script(app, "bash");
 }
 
 }  // namespace
@@ -123,10 +182,13 @@ void add_completion_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("completion", "print a script with which a shell completes commands, options and names");
   auto shell = std::make_shared<std::string>();
-  command->add_option("shell", *shell, "bash")->required()->check(CLI::IsMember({"bash"}));
-  command->footer("For this shell, or in ~/.bashrc for every shell:\n  eval \"$(plimsoll completion bash)\"");
+  command->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->footer(
+      "For this shell, or in ~/.bashrc or ~/.zshrc for every shell; fish wants it in a file:\n"
+      "  eval \"$(plimsoll completion bash)\"\n  eval \"$(plimsoll completion zsh)\"\n"
+      "  plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish");
   command->callback([&app, shell, &exit_code] {
-    std::cout << bash_script(app);
+    std::cout << script_for(*shell, app);
     exit_code = exit_fine;
   });
 }
