@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "sim/io/input_error.h"
 #include "sim/io/json/json_cursor.h"
 #include "sim/io/shipped.h"
 #include "sim/io/text_file.h"
+#include "traces/imports/foreign_file.h"
 #include "traces/imports/framework_graphs.h"
 #include "traces/models/named_models.h"
 #include "traces/models/synthetic.h"
@@ -48,7 +50,11 @@ Trace load_trace(std::string_view reference) {
 }
 
 Trace read_trace(const std::filesystem::path& path) {
-  return parse_trace(read_text_file(path), path.string());
+  std::string text = read_text_file(path);
+  if (const std::string hint = foreign_hint(text, path.string()); !hint.empty()) {
+    throw InputError(located(path.string(), {}, "", hint));
+  }
+  return parse_trace(std::move(text), path.string());
 }
 
 Trace parse_trace(std::string text, std::string file_name) {

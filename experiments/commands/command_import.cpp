@@ -8,6 +8,7 @@
 
 #include "experiments/commands/commands.h"
 #include "experiments/export/import_snapshot.h"
+#include "experiments/recordings/recorded_graph.h"
 #include "experiments/study/build_name.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
@@ -17,9 +18,11 @@
 #include "traces/imports/dot_graph.h"
 #include "traces/imports/dtr_graph.h"
 #include "traces/imports/dtr_log.h"
+#include "traces/imports/import_numbers.h"
 #include "traces/imports/pardnn_dag.h"
 #include "traces/imports/pipedream_profile.h"
 #include "traces/imports/piper_graph.h"
+#include "traces/imports/pytorch/fx_graph.h"
 #include "traces/imports/sapp_layers.h"
 #include "traces/layer_table.h"
 #include "traces/trace_file.h"
@@ -29,28 +32,36 @@ namespace {
 
 struct ImportArguments {
   std::string format, file, trace, allocator, as, device;
+  std::vector<std::string> numbers;
 };
 
 using Imported = std::variant<Chain, Graph>;
 
 struct Importer {
   std::string_view format;
-  Imported (*import)(const std::string& file);
+  Imported (*import)(const std::string& file, ImportNumbers&);
   LayerTable (*layers)(const std::string& file) = nullptr;  ///< a table for `plimsoll stages`, where a trace says less
 };
 
 constexpr std::array importers{
-    Importer{"checkmate-graph", [](const std::string& file) { return Imported{read_checkmate_graph(file)}; }},
-    Importer{"dtr-log", [](const std::string& file) { return Imported{graph_of_dtr_log(read_dtr_log(file))}; }},
-    Importer{"pardnn-dag", [](const std::string& file) { return Imported{read_pardnn_dag(file)}; }},
-    Importer{"dot", [](const std::string& file) { return Imported{read_dot_graph(file)}; }},
-    Importer{"pipedream", [](const std::string& file) { return Imported{read_pipedream_profile(file)}; }},
-    Importer{"dnn-partitioning", [](const std::string& file) { return Imported{read_dnn_partitioning_graph(file)}; },
+    Importer{"checkmate-graph",
+             [](const std::string& file, ImportNumbers&) { return Imported{read_checkmate_graph(file)}; }},
+    Importer{"dtr-log",
+             [](const std::string& file, ImportNumbers&) { return Imported{graph_of_dtr_log(read_dtr_log(file))}; }},
+    Importer{"pardnn-dag", [](const std::string& file, ImportNumbers&) { return Imported{read_pardnn_dag(file)}; }},
+    Importer{"dot", [](const std::string& file, ImportNumbers&) { return Imported{read_dot_graph(file)}; }},
+    Importer{"pipedream",
+             [](const std::string& file, ImportNumbers&) { return Imported{read_pipedream_profile(file)}; }},
+    Importer{"dnn-partitioning",
+             [](const std::string& file, ImportNumbers&) { return Imported{read_dnn_partitioning_graph(file)}; },
              [](const std::string& file) { return read_dnn_partitioning(file); }},
-    Importer{"sapp", [](const std::string& file) { return Imported{read_sapp_chain(file)}; },
+    Importer{"sapp", [](const std::string& file, ImportNumbers&) { return Imported{read_sapp_chain(file)}; },
              [](const std::string& file) { return read_sapp_layers(file); }},
-    Importer{"piper", [](const std::string& file) { return Imported{read_piper_chain(file)}; },
+    Importer{"piper", [](const std::string& file, ImportNumbers&) { return Imported{read_piper_chain(file)}; },
              [](const std::string& file) { return read_piper_graph(file); }},
+    Importer{"kineto", [](const std::string& file,
+                          ImportNumbers& numbers) { return Imported{read_recorded_graph(file, numbers)}; }},
+    Importer{"fx", [](const std::string& file, ImportNumbers& numbers) { return Imported{read_fx(file, numbers)}; }},
 };
 
 // No traces.
@@ -86,6 +97,7 @@ bool wants_layers(const ImportArguments& arguments, const Importer* importer) {
 
 int import_layers(const ImportArguments& arguments, const Importer& importer, const std::string& command_line) {
   if (!arguments.device.empty()) throw InputError("--device: is for traces only, not for tables of layers");
+  if (!arguments.numbers.empty()) throw InputError("--set: is for traces only, not for tables of layers");
   LayerTable table = importer.layers(arguments.file);
   table.notes.emplace_back("made_by", made_by(command_line));
   write_layer_table(arguments.trace, table);
@@ -102,7 +114,9 @@ std::string counts_of(const Imported& model) {
 }
 
 int import_trace(const ImportArguments& arguments, const Importer& importer, const std::string& command_line) {
-  Imported model = importer.import(arguments.file);
+  ImportNumbers numbers(arguments.numbers);
+  Imported model = importer.import(arguments.file, numbers);
+  numbers.refuse_unused();
   Source& source = std::visit([](auto& made) -> Source& { return made.source; }, model);
   if (!arguments.device.empty()) source.device = arguments.device;
   source.notes.emplace_back("made_by", made_by(command_line));
@@ -130,6 +144,7 @@ int import_order(const ImportArguments& arguments) {
 int run_import(const ImportArguments& arguments, const std::string& command_line) {
   const bool is_no_trace = arguments.format == snapshot_format || arguments.format == order_format;
   if (is_no_trace && !arguments.device.empty()) throw InputError("--device: is for traces only");
+  if (is_no_trace && !arguments.numbers.empty()) throw InputError("--set: is for traces only");
   const auto importer = std::ranges::find(importers, std::string_view(arguments.format), &Importer::format);
   const bool layers = wants_layers(arguments, importer == importers.end() ? nullptr : &*importer);
   if (arguments.format == snapshot_format) {
@@ -157,12 +172,15 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
       "import", "make a trace, a table of layers or the order of a pipeline from another program's file");
   auto arguments = std::make_shared<ImportArguments>();
   command
-      ->add_option("format", arguments->format,
-                   "format of FILE, unpacked (traces/imports.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
-                   "dtr-log (log of DTR's simulator simrd), pardnn-dag (lines of ops, then of edges), dot (Graphviz:\n"
-                   "nodes with times and sizes), pipedream (graph.txt), dnn-partitioning, piper, sapp (JSON of these\n"
-                   "planners), pipeline-csv (order of a pipeline's turns), memory-snapshot (pickle of\n"
-                   "torch.cuda.memory._snapshot()): tells which allocators reserve as much")
+      ->add_option(
+          "format", arguments->format,
+          "format of FILE, unpacked (traces/imports.md): checkmate-graph (JSON: nodes with sizes and costs),\n"
+          "dtr-log (log of DTR's simulator simrd), pardnn-dag (lines of ops, then of edges), dot (Graphviz:\n"
+          "nodes with times and sizes), pipedream (graph.txt), dnn-partitioning, piper, sapp (JSON of these\n"
+          "planners), fx (graphs that torch.compile prints, or lists of their operators with measured times),\n"
+          "kineto (a step that PyTorch's profiler has recorded on a GPU), pipeline-csv (order of a pipeline's turns), "
+          "memory-snapshot (pickle of\n"
+          "torch.cuda.memory._snapshot()): tells which allocators reserve as much")
       ->required();
   command->add_option("file", arguments->file, "file to read")->required()->type_name("FILE");
   command
@@ -178,6 +196,11 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
       ->add_option("--device", arguments->device,
                    "of a trace: the device whose times the file has, a platform device's 'model'")
       ->type_name("MODEL");
+  command
+      ->add_option("--set", arguments->numbers,
+                   "of a trace: a number that the file leaves open (fx: layers=24, how often a list's layer comes;\n"
+                   "kineto: step=N, which ProfilerStep; else the last)")
+      ->type_name("KEY=N");
   command
       ->add_option("--allocator", arguments->allocator, "memory-snapshot: one more allocator to try, as in 'simulate'")
       ->type_name("NAME");

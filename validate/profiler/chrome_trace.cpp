@@ -18,7 +18,15 @@ void read_slice_argument(std::string_view key, JsonCursor value, TraceSlice& sli
   if (key == "External id" || key == "external id") place = &slice.external_id;
   if (key == "Sequence number") place = &slice.sequence_number;
   if (key == "Fwd thread id") place = &slice.forward_thread;
+  if (key == "stream") place = &slice.stream;
   if (place != nullptr && value.is_whole()) *place = value.integer();
+}
+
+/// Kineto has had these words since 2021 and since 2022.
+void read_operands(std::string_view key, JsonCursor value, TraceSlice& slice) {
+  if (key == "Input Dims" || key == "Input dims") slice.shapes = value.compact();
+  if (key == "Input type") slice.types = value.compact();
+  if (key == "Concrete Inputs") slice.values = value.compact();
 }
 
 Nanoseconds not_negative(JsonCursor value) {
@@ -65,7 +73,13 @@ class ChromeTraceReader {
         slice.duration = not_negative(value);
       }
       if (key == "args" && value.is_object()) {
-        value.object([&](std::string_view name, JsonCursor argument) { read_slice_argument(name, argument, slice); });
+        value.object([&](std::string_view name, JsonCursor argument) {
+          if (visitor_.wants_arguments && name.size() > 9 && !argument.is_word() && !argument.is_whole()) {
+            read_operands(name, argument, slice);
+          } else {
+            read_slice_argument(name, argument, slice);
+          }
+        });
       }
     });
     if (!has_start) root.complain_missing_key("ts");

@@ -24,7 +24,8 @@ struct TraceSlice {
   std::uint32_t thread = 0;  ///< a number for each pair of process and thread
   Nanoseconds start = 0, duration = 0;
   // What a profiler adds; unset where it does not.
-  std::optional<std::int64_t> correlation, external_id, sequence_number, forward_thread;
+  std::optional<std::int64_t> correlation, external_id, sequence_number, forward_thread, stream;
+  std::string shapes, types, values;  ///< of an op's arguments, as JSON; only where the visitor wants them
 
   Nanoseconds end() const { return start + duration; }
 };
@@ -53,6 +54,7 @@ struct TraceVisitor {
   std::function<void(const ThreadName&)> thread_name;
   std::function<void(const MemorySample&)> memory;
   std::function<void(const CounterSample&)> counter;
+  bool wants_arguments = false;  ///< of ops: shapes, types and values
 };
 
 /// In the order of the file. Throws InputError, with the place, where the text is no such file.

@@ -1,0 +1,121 @@
+"""What 'import kineto' makes of a recording has the times that a reader which is not ours finds by stream, and becomes a schedule.
+
+/usr/bin/python3 tests/program/test_kineto_import.py build/plimsoll [RECORDING...]
+"""
+import collections
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+SHIPPED = "tests/traces/foreign/kineto_gpt2_h100.json.gz"
+RECORDINGS = [SHIPPED, *sys.argv[1:]]
+del sys.argv[1:]
+WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def run(*words):
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=False)
+
+
+def events_of(path):
+    with gzip.open(path) as file:
+        read = json.load(file)
+    return read if isinstance(read, list) else read["traceEvents"]
+
+
+def totals_by_stream(events):
+    """{stream: (pieces of work, us)} of what was launched within the last step, by correlation."""
+    steps = [e for e in events if e.get("name", "").startswith("ProfilerStep#") and not e["cat"].startswith("gpu")]
+    last = max(steps, key=lambda e: e["ts"]) if steps else {"ts": float("-inf"), "dur": float("inf")}
+    launched = {e["args"]["correlation"] for e in events if e.get("ph") == "X" and e["cat"] in ("cuda_runtime", "cuda_driver")
+                and "correlation" in e.get("args", {}) and last["ts"] <= e["ts"] < last["ts"] + last["dur"]}
+    found = collections.defaultdict(lambda: [0, 0.0])
+    for e in events:
+        if e.get("cat") in WORK and e["args"].get("correlation") in launched:
+            found[e["args"]["stream"]][0] += 1
+            found[e["args"]["stream"]][1] += e["dur"]
+    return found
+
+
+class Imported(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.trace = os.path.join(self.folder.name, "trace.json")
+
+    def imported(self, path, *words):
+        answer = run("import", "kineto", path, "-o", self.trace, *words)
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        with open(self.trace, encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_totals_by_stream_are_those_of_a_second_reader(self):
+        for path in RECORDINGS:
+            ops = self.imported(path)["ops"]
+            ours = collections.defaultdict(lambda: [0, 0.0])
+            for op in ops:
+                if op["phase"] == "update":
+                    continue
+                ours[int(op["attributes"]["stream"])][0] += op.get("kernels", 1)
+                ours[int(op["attributes"]["stream"])][1] += op["time_s"] * 1e6
+            update = [op for op in ops if op["phase"] == "update"]
+            theirs = totals_by_stream(events_of(path))
+            self.assertLessEqual(set(ours), set(theirs))
+            kernels, time = (sum(each[k] for each in ours.values()) for k in (0, 1))
+            kernels += sum(op.get("kernels", 1) for op in update)
+            time += sum(op["time_s"] for op in update) * 1e6
+            self.assertEqual(kernels, sum(each[0] for each in theirs.values()), path)
+            self.assertAlmostEqual(time, sum(each[1] for each in theirs.values()), delta=0.01)
+            with open(self.trace, encoding="utf-8") as file:
+                notes = json.load(file)["source"]
+            for stream, (pieces, us) in theirs.items():
+                said = notes[f"stream_{stream}"]
+                self.assertEqual(int(said.split()[0]), pieces)
+                self.assertAlmostEqual(float(said.split()[-2]) * 1e6, us, delta=0.01)
+
+    def test_a_step_has_its_phases_gradients_and_device(self):
+        trace = self.imported(SHIPPED)
+        phases = collections.Counter(op["phase"] for op in trace["ops"])
+        self.assertEqual(set(phases), {"forward", "backward", "update"})
+        self.assertEqual(trace["source"]["device"], "NVIDIA H100 80GB HBM3")
+        kinds = collections.Counter(tensor["kind"] for tensor in trace["tensors"])
+        self.assertGreater(kinds["parameter_gradient"], 3)
+        first = next(op for op in trace["ops"] if op["kind"] == "addmm" and op["phase"] == "forward")
+        # 8 x 1,024 rows of 768 numbers times 768 x 2,304: 2 multiply-adds each
+        self.assertEqual(first["flops"], 2 * 8 * 1024 * 768 * 2304)
+        bytes_read = [trace["tensors"][t]["bytes"] for t in first["inputs"]]
+        self.assertIn(2 * 768 * 2304, bytes_read)  # the weight in bf16
+
+    def test_it_plans(self):
+        self.imported(SHIPPED)
+        for strategy in ("store_all", "min_cut"):
+            answer = run("simulate", "-t", self.trace, "-p", "ideal", "-s", strategy, "--json")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+
+    def test_what_is_no_such_recording_is_refused(self):
+        for words, said in (((SHIPPED, "--set", "step=7"), "no ProfilerStep#7"), (("tests/program/graph.json",), "traceEvents")):
+            answer = run("import", "kineto", words[0], "-o", self.trace, *words[1:])
+            self.assertEqual(answer.returncode, 2)
+            self.assertIn(said, answer.stderr)
+        cut = os.path.join(self.folder.name, "cut.json.gz")
+        with open(SHIPPED, "rb") as file, open(cut, "wb") as made:
+            made.write(file.read()[:6000])
+        answer = run("import", "kineto", cut, "-o", self.trace)
+        self.assertEqual(answer.returncode, 2)
+        self.assertTrue(answer.stderr.startswith(cut), answer.stderr)
+
+    def test_a_recording_where_a_trace_belongs_names_the_importer(self):
+        for file, importer in ((SHIPPED, "import kineto"), ("tests/traces/foreign/mlp_aot_graphs.txt", "import fx"),
+                               ("tests/traces/foreign/two_layers.csv", "import fx")):
+            answer = run("bounds", "-t", file, "-p", "ideal")
+            self.assertEqual(answer.returncode, 2)
+            self.assertIn(importer, answer.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
