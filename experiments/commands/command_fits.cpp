@@ -123,14 +123,14 @@ int run_fits(const FitsArguments& arguments, const std::string& command_line) {
                     .reserves = reserves_of(arguments, platform),
                     .device = device.model.empty() ? platform.name : device.model,
                     .needs = {}};
-  {
+  answer.needs = needs_of_plain(answer.training, answer.reserves);
+  answer.has_changes = !arguments.no_changes;
+  if (!arguments.json) std::cout << needs_table(answer) << std::flush;
+  if (answer.has_changes && !answer.needs.fits) {
     const PlanningWatch watch("looking for what makes it fit");
-    answer.needs = needs_of_plain(answer.training, answer.reserves);
-    answer.has_changes = !arguments.no_changes;
-    if (answer.has_changes && !answer.needs.fits)
-      answer.changes = changes_that_fit(answer.training, answer.needs, answer.reserves);
+    answer.changes = changes_that_fit(answer.training, answer.needs, answer.reserves);
   }
-  std::cout << (arguments.json ? json_text(fits_json(answer, made_by(command_line)), 2) + "\n" : fits_table(answer));
+  std::cout << (arguments.json ? json_text(fits_json(answer, made_by(command_line)), 2) + "\n" : changes_table(answer));
   return answer.needs.fits ? exit_fine : exit_no_result;
 }
 

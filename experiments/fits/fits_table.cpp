@@ -28,7 +28,7 @@ std::string errors_of(const std::optional<ReserveErrors>& errors) {
                      100 * errors->least, 100 * errors->most);
 }
 
-std::string needs_table(const FitsAnswer& answer) {
+std::string parts_table(const FitsAnswer& answer) {
   const TrainingNeeds& needs = answer.needs;
   std::string text;
   for (const NeedPart& part : needs.parts) text += line(part.name, part.bytes);
@@ -61,31 +61,6 @@ std::string verdict(const FitsAnswer& answer) {
 std::string what_of(const ChangedTraining& changed) {
   std::string text;
   for (const TrainingChange& change : changed.changes) text += (text.empty() ? "" : " + ") + change.what;
-  return text;
-}
-
-std::string changes_table(const FitsAnswer& answer) {
-  if (answer.changes.empty()) return "nothing that was tried makes it fit: up to three changes together\n";
-  const bool has_tokens = answer.changes.front().tokens > 0;
-  std::string text = fmt::format("what makes it fit, the fastest first:\n  {:>14}  {:>12}  {}\n",
-                                 has_tokens ? "time a token" : "time a sample", "needed", "change");
-  for (std::size_t k = 0; k < std::min(most_shown, answer.changes.size()); ++k) {
-    const ChangedTraining& each = answer.changes[k];
-    text += fmt::format("  {:>14}  {:>12}  {}{}\n", format_seconds(each.time_of_one()),
-                        format_bytes(answer.reserves.needed(each.needs.reserved, each.training.devices)), what_of(each),
-                        each.is_same() ? "" : "  (*)");
-    for (const TrainingChange& change : each.changes)
-      text += fmt::format("  {:>14}  {:>12}    {}\n", "", "", change.framework);
-    text += fmt::format("  {:>14}  {:>12}    {}\n", "", "",
-                        command_of(each.training, answer.reserves.room(each.training.devices)));
-  }
-  if (answer.changes.size() > most_shown)
-    text += fmt::format("  and {} more: --json\n", answer.changes.size() - most_shown);
-  const auto is_same = [](const ChangedTraining& each) { return each.is_same(); };
-  if (std::ranges::any_of(answer.changes, [](const ChangedTraining& each) { return each.training.devices > 1; }))
-    text +=
-        fmt::format("of several devices {} are NCCL's: --communicator\n", format_bytes(answer.reserves.communicator));
-  if (!std::ranges::all_of(answer.changes, is_same)) text += "(*) other updates than those asked for\n";
   return text;
 }
 
@@ -125,9 +100,34 @@ Json training_json(const AskedTraining& training, const Reserves& reserves) {
 
 }  // namespace
 
-std::string fits_table(const FitsAnswer& answer) {
-  std::string text = verdict(answer) + needs_table(answer);
-  return answer.has_changes && !answer.needs.fits ? text + changes_table(answer) : text;
+std::string needs_table(const FitsAnswer& answer) {
+  return verdict(answer) + parts_table(answer);
+}
+
+std::string changes_table(const FitsAnswer& answer) {
+  if (!answer.has_changes || answer.needs.fits) return "";
+  if (answer.changes.empty()) return "nothing that was tried makes it fit: up to three changes together\n";
+  const bool has_tokens = answer.changes.front().tokens > 0;
+  std::string text = fmt::format("what makes it fit, the fastest first:\n  {:>14}  {:>12}  {}\n",
+                                 has_tokens ? "time a token" : "time a sample", "needed", "change");
+  for (std::size_t k = 0; k < std::min(most_shown, answer.changes.size()); ++k) {
+    const ChangedTraining& each = answer.changes[k];
+    text += fmt::format("  {:>14}  {:>12}  {}{}\n", format_seconds(each.time_of_one()),
+                        format_bytes(answer.reserves.needed(each.needs.reserved, each.training.devices)), what_of(each),
+                        each.is_same() ? "" : "  (*)");
+    for (const TrainingChange& change : each.changes)
+      text += fmt::format("  {:>14}  {:>12}    {}\n", "", "", change.framework);
+    text += fmt::format("  {:>14}  {:>12}    {}\n", "", "",
+                        command_of(each.training, answer.reserves.room(each.training.devices)));
+  }
+  if (answer.changes.size() > most_shown)
+    text += fmt::format("  and {} more: --json\n", answer.changes.size() - most_shown);
+  const auto is_same = [](const ChangedTraining& each) { return each.is_same(); };
+  if (std::ranges::any_of(answer.changes, [](const ChangedTraining& each) { return each.training.devices > 1; }))
+    text +=
+        fmt::format("of several devices {} are NCCL's: --communicator\n", format_bytes(answer.reserves.communicator));
+  if (!std::ranges::all_of(answer.changes, is_same)) text += "(*) other updates than those asked for\n";
+  return text;
 }
 
 Json fits_json(const FitsAnswer& answer, const std::string& made_by) {

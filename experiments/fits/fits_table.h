@@ -18,7 +18,10 @@ struct FitsAnswer {
   std::vector<ChangedTraining> changes{};  ///< empty where it fits
 };
 
-std::string fits_table(const FitsAnswer&);
+/// Whether it fits, and what it needs: known before changes are looked for.
+std::string needs_table(const FitsAnswer&);
+/// What makes it fit; nothing where it does or nobody asked.
+std::string changes_table(const FitsAnswer&);
 Json fits_json(const FitsAnswer&, const std::string& made_by);
 
 }  // namespace plimsoll

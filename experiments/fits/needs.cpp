@@ -141,9 +141,22 @@ TrainingNeeds needs_within_room(const AskedTraining& training, const Reserves& r
   return needs_within(training, reserves.room(training.devices));
 }
 
+namespace {
+
+/// Parameters, and states unless a pass changes them: what plans of activations leave in memory.
+Bytes staying_bytes(const AskedTraining& training, const Reserves& reserves) {
+  const Graph graph = budgeted_problem_of(question_of(training, reserves.room())).problem.graph;
+  const bool changes_states = training.strategy.find("8bit") != std::string::npos;
+  return bytes_of_kind(graph, TensorKind::parameter) +
+         (changes_states ? Bytes{0} : bytes_of_kind(graph, TensorKind::optimizer_state));
+}
+
+}  // namespace
+
 TrainingNeeds needs_of_planned(AskedTraining& training, const Reserves& reserves) {
   constexpr std::array shares{1.0, 0.95, 0.88, 0.8};
   TrainingNeeds needs;
+  if (staying_bytes(training, reserves) > reserves.room()) return needs;
   for (const double share : shares) {
     training.budget = Bytes{static_cast<std::int64_t>(share * static_cast<double>(reserves.room().count))};
     needs = needs_within_room(training, reserves);

@@ -107,6 +107,12 @@ class Page(unittest.TestCase):
         for group, of in errors.items():
             self.assertLessEqual(100 * statistics.mean(of), bars[group], group)
 
+    def test_verdicts_of_measured_steps(self):
+        script = ROOT / "experiments" / "papers" / "h100_verdicts.py"
+        said = subprocess.run([sys.executable, script, ROOT / "docs" / "truth.csv"], capture_output=True, text=True, check=True).stdout
+        self.assertNotIn("false fits", said)
+        self.assertEqual(re.findall(r"^(.+?), checkpointed.*false does not fit", said, re.M), ["ResNet-50, tf32, momentum"])
+
     def test_reserved_memory_of_steps_is_near(self):
         rows = [row for row in predicted(results()) if row["group"] == "h100_steps"]
         errors = [abs(float(row["predicted_reserved_bytes"]) / float(row["measured_reserved_bytes"]) - 1) for row in rows]
