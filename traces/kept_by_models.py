@@ -236,6 +236,49 @@ def llama_in_float8(layers):
     return Swapped()
 
 
+def whisper(encoder_layers, decoder_layers):
+    """Of 24 positions of sound."""
+    model = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(
+        **SIZES, d_model=64, num_mel_bins=16, encoder_layers=encoder_layers, decoder_layers=decoder_layers,
+        encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=160, decoder_ffn_dim=160, max_source_positions=24,
+        max_target_positions=TOKENS, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1))
+
+    class OfSound(torch.nn.Module):
+        def to(self, dtype):
+            self.model, self.sound = model.to(dtype), torch.randn(SAMPLES, 16, 48, dtype=dtype)
+            return self
+
+        def forward(self, input_ids, labels):
+            return self.model(input_features=self.sound, labels=labels)
+
+    return OfSound()
+
+
+def t5(encoder_layers, decoder_layers, **others):
+    """Of 24 words."""
+    model = transformers.T5ForConditionalGeneration(transformers.T5Config(
+        vocab_size=96, use_cache=False, d_model=64, d_kv=8, num_heads=8, d_ff=160, num_layers=encoder_layers,
+        num_decoder_layers=decoder_layers, pad_token_id=0, decoder_start_token_id=0, **{"dropout_rate": 0.0, **others}))
+
+    class OfWords(torch.nn.Module):
+        def to(self, dtype):
+            self.model = model.to(dtype)
+            return self
+
+        def forward(self, input_ids, labels):
+            return self.model(input_ids=input_ids[:, :24], labels=labels)
+
+    return OfWords()
+
+
+def t5_gated(encoder_layers, decoder_layers):
+    return t5(encoder_layers, decoder_layers, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+
+
+def t5_dropped(encoder_layers, decoder_layers):
+    return t5(encoder_layers, decoder_layers, dropout_rate=0.1).train()
+
+
 def eager(config, **others):
     """Attention from kernels, with dropout of one tenth."""
     config._attn_implementation = "eager"
@@ -319,6 +362,10 @@ def main():
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")
+    for model in (whisper, t5, t5_gated, t5_dropped):  # a CPU's dropout as below
+        for dtype in (torch.bfloat16, torch.float32):
+            one, heard, said = (kept_of(model(*layers).to(dtype), tokens) for layers in ((1, 1), (2, 1), (1, 2)))
+            print(f"{model.__name__}, {dtype}: kept by a layer of the encoder {heard - one} B, of the decoder {said - one} B")
     for dtype in (torch.bfloat16, torch.float32):
         capped, plain = gemma2(1), gemma2(1)
         plain.config.final_logit_softcapping = None

@@ -72,6 +72,7 @@ Trace parse_trace(std::string text, std::string file_name) {
 std::filesystem::path find_trace(std::string_view name_or_path) {
   std::vector<std::string> models;
   for (const NamedModel& model : named_models()) models.emplace_back(model.name);
+  for (std::string& formula : synthetic_names()) models.push_back(std::move(formula));
   return find_file(name_or_path, trace_files, models);
 }
 

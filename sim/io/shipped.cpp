@@ -61,6 +61,19 @@ fs::path shipped_file(std::string_view path) {
                    "that PLIMSOLL_DATA names");
 }
 
+namespace {
+
+/// The nearest name, or where none is near and few there are all of them.
+std::string names_instead(std::string_view word, const std::vector<std::string>& names) {
+  constexpr std::size_t few = 20;
+  std::string near = suggestion(word, names);
+  if (!near.empty() || names.empty() || names.size() > few) return near;
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return "; expected " + alternatives(views);
+}
+
+}  // namespace
+
 fs::path find_file(std::string_view name_or_path, const ShippedFiles& files, const std::vector<std::string>& others) {
   fs::path path(name_or_path);
   std::error_code ignored;
@@ -77,7 +90,7 @@ fs::path find_file(std::string_view name_or_path, const ShippedFiles& files, con
   std::vector<std::string> names = shipped_names(files);
   names.insert(names.end(), others.begin(), others.end());
   throw InputError("no file and no shipped " + noun + " is called '" + std::string(name_or_path) + "'" +
-                   suggestion(name_or_path, names) + " (plimsoll list " + noun + "s)");
+                   names_instead(name_or_path, names) + " (plimsoll list " + noun + "s)");
 }
 
 std::vector<std::string> shipped_names(const ShippedFiles& files) {

@@ -81,6 +81,8 @@ TEST_CASE("configuration files of transformers give the models of their names", 
                                       {"qwen25_0_5b", ""},
                                       {"qwen3_0_6b", ""},
                                       {"qwen3_30b_a3b", ""},
+                                      {"t5_base", ",dropout=yes"},
+                                      {"whisper_small", ""},
                                       {"vit_large", ",classes=10"}}) {
     INFO(name);
     const std::string batch = "batch=2" + std::string(name == std::string("vit_large") ? "" : ",sequence=8");
@@ -177,10 +179,33 @@ TEST_CASE("each parameter of Qwen 2 and Qwen 3 has a gradient", "[traces][named]
   }
 }
 
+TEST_CASE("names that nothing has suggest what there is", "[traces][named]") {
+  const auto about = [](const std::string& name) { return complaint_of([&] { find_trace(name); }); };
+  CHECK(about("gpt-2") ==
+        "no file and no shipped trace is called 'gpt-2'; did you mean 'gpt2'? (plimsoll list traces)");
+  CHECK(about("gpt3") ==
+        "no file and no shipped trace is called 'gpt3'; did you mean 'gpt3_175b'? (plimsoll list traces)");
+  CHECK(about("Llama-3-8B").find("did you mean 'llama3_8b'?") != std::string::npos);
+}
+
+// Sizes of the file are wrong at its key, those of the reference there.
+TEST_CASE("sizes that do not go together are refused where they stand", "[traces][named]") {
+  const std::string folder = "tests/traces/hf_configs/";
+  CHECK(complaint_of([&] { load_trace("hf:" + folder + "gpt2_medium.json,heads=7"); }) ==
+        "hf:" + folder + "gpt2_medium.json,heads=7: heads: must divide width 1024, found 7");
+  const std::string text = R"({"model_type": "llama", "hidden_size": 64,
+ "num_attention_heads": 7, "num_hidden_layers": 2, "intermediate_size": 160, "vocab_size": 96})";
+  CHECK(complaint_of([&] {
+          throw_of_hf_config("llama: heads: must divide width 64, found 7", "hf:config.json", text, "config.json");
+        }) == "config.json:2:25: num_attention_heads: must divide width 64, found 7");
+  throw_of_hf_config("llama: lora: not with experts", "hf:config.json", text, "config.json");  // no key of the file
+}
+
 TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
   CHECK(complaint_about(R"({"model_type": "lama"})") ==
         "config.json:1:16: model_type: no formula for 'lama': expected llama, gemma, gemma2, gemma3_text, phi3, "
-        "mistral, mixtral, qwen2, qwen3, qwen3_moe, deepseek_v2, deepseek_v3, gpt2, opt, bert or vit; did you mean "
+        "mistral, mixtral, qwen2, qwen3, qwen3_moe, deepseek_v2, deepseek_v3, gpt2, opt, bert, vit, whisper or t5; did "
+        "you mean "
         "'llama'?");
   CHECK(complaint_about("{}").find("missing key 'model_type'") != std::string::npos);
   const std::string llama = R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
@@ -192,10 +217,8 @@ TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
   CHECK(complaint_about(R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 96})") ==
         "config.json:1:1: missing key 'num_attention_heads'\nconfig.json:1:1: missing key 'intermediate_size'\n"
         "config.json:1:1: missing key 'num_local_experts'\nconfig.json:1:1: missing key 'num_experts_per_tok'");
-  CHECK(
-      complaint_about(R"({"model_type": "t5"})") ==
-      "config.json:1:16: model_type: no formula for 't5': none has a decoder that attends to an encoder, and biases of "
-      "relative positions");
+  CHECK(complaint_about(R"({"model_type": "umt5"})") ==
+        "config.json:1:16: model_type: no formula for 'umt5': none has biases of relative positions in each layer");
   const std::string gemma = R"({"model_type": "gemma2", "num_hidden_layers": 3, "hidden_size": 64,
  "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96)";
   CHECK(complaint_about(R"({"model_type": "gemma3_text", "num_hidden_layers": 6, "hidden_size": 64,

@@ -7,7 +7,8 @@ namespace plimsoll {
 
 EagerModules::Products EncoderBlocks::dense(const std::string& name, TensorId x, std::int64_t inputs,
                                             std::int64_t outputs) {
-  const double numbers = static_cast<double>(sizes_.samples) * static_cast<double>(sizes_.positions);
+  const std::int64_t positions = (*this)[x].shape[1];
+  const double numbers = static_cast<double>(sizes_.samples) * static_cast<double>(positions);
   return product(name,
                  {.x = "b s w!",
                   .weight = "f w",
@@ -15,13 +16,14 @@ EagerModules::Products EncoderBlocks::dense(const std::string& name, TensorId x,
                   .made = "b s f",
                   .flops = 2 * numbers * static_cast<double>(inputs) * static_cast<double>(outputs),
                   .outputs = {name + ".y"},
-                  .shape = {sizes_.samples, sizes_.positions, outputs}},
+                  .shape = {sizes_.samples, positions, outputs}},
                  x, weight(name + ".weight", {outputs, inputs}), weight(name + ".bias", {outputs}));
 }
 
 EagerModules::Products EncoderBlocks::word_logits(TensorId x, TensorId table, std::int64_t vocabulary,
                                                   std::optional<TensorId> bias) {
-  const double numbers = static_cast<double>(sizes_.samples) * static_cast<double>(sizes_.positions);
+  const std::int64_t positions = (*this)[x].shape[1];
+  const double numbers = static_cast<double>(sizes_.samples) * static_cast<double>(positions);
   return product("head",
                  {.x = "b s w!",
                   .weight = "v w",
@@ -29,61 +31,69 @@ EagerModules::Products EncoderBlocks::word_logits(TensorId x, TensorId table, st
                   .made = "b s v",
                   .flops = 2 * numbers * static_cast<double>(sizes_.width) * static_cast<double>(vocabulary),
                   .outputs = {"logits"},
-                  .shape = {sizes_.samples, sizes_.positions, vocabulary}},
+                  .shape = {sizes_.samples, positions, vocabulary}},
                  x, table, bias);
 }
 
-EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name) {
-  const std::int64_t head_size = sizes_.width / sizes_.heads;
-  const Shape by_head{sizes_.samples, sizes_.positions, sizes_.heads, head_size};
+EagerModules::Products EncoderBlocks::read_by_heads(TensorId x, const std::string& name, bool has_bias) {
+  const std::int64_t head_size = sizes_.width / sizes_.heads, positions = (*this)[x].shape[1];
   const auto width = static_cast<double>(sizes_.width);
-  const double numbers = static_cast<double>(sizes_.samples) * static_cast<double>(sizes_.positions) * width;
-  const auto by_heads = [&](const char* what) {
-    const std::string whole = name + "." + what;
-    return product(whole,
-                   {.x = "b s w!",
-                    .weight = "a e w",
-                    .bias = "a e",
-                    .made = "b s a e",
-                    .flops = 2 * numbers * width,
-                    .outputs = {whole + ".y"},
-                    .shape = by_head},
-                   x, weight(whole + ".weight", {sizes_.heads, head_size, sizes_.width}),
-                   weight(whole + ".bias", {sizes_.heads, head_size}));
-  };
-  const std::array read{by_heads("query"), by_heads("key"), by_heads("value")};
+  const TensorId by = weight(name + ".weight", {sizes_.heads, head_size, sizes_.width});
+  return product(name,
+                 {.x = "b s w!",
+                  .weight = "a e w",
+                  .bias = "a e",
+                  .made = "b s a e",
+                  .flops = 2 * static_cast<double>(sizes_.samples * positions) * width * width,
+                  .outputs = {name + ".y"},
+                  .shape = {sizes_.samples, positions, sizes_.heads, head_size}},
+                 x, by, has_bias ? std::optional(weight(name + ".bias", {sizes_.heads, head_size})) : std::nullopt);
+}
+
+EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name, const Attends& how) {
+  const std::int64_t head_size = sizes_.width / sizes_.heads, positions = (*this)[x].shape[1];
+  const auto width = static_cast<double>(sizes_.width);
+  const TensorId from = how.memory.value_or(x);
+  const std::array read{read_by_heads(x, name + ".query", true), read_by_heads(from, name + ".key", how.has_key_bias),
+                        read_by_heads(from, name + ".value", true)};
   TensorId queries = read[0].outs[0];
   const TensorId made = queries;
-  if (sizes_.is_decoder) {
+  if (how.scales_queries) {
     queries = like(name + ".scale.out", made, narrow());
     forward(name + ".scale", {"mul", "b s a e -> b s a e"}, {made}, {queries});
   }
-  const Mixed mixed = this->mixed({queries, read[1].outs[0], read[2].outs[0]}, name);
+  const Mixed mixed = this->mixed({queries, read[1].outs[0], read[2].outs[0]}, how, name);
   const Products out = product(name + ".out",
                                {.x = "b s a! e!",
                                 .weight = "w a e",
                                 .bias = "w",
                                 .made = "b s w",
-                                .flops = 2 * numbers * width,
+                                .flops = 2 * static_cast<double>(sizes_.samples * positions) * width * width,
                                 .outputs = {name + ".y"},
-                                .shape = {sizes_.samples, sizes_.positions, sizes_.width}},
+                                .shape = {sizes_.samples, positions, sizes_.width}},
                                mixed.out, weight(name + ".out.weight", {sizes_.width, sizes_.heads, head_size}),
                                weight(name + ".out.bias", {sizes_.width}));
   return {out.outs[0], [=, this](TensorId d) {
             auto [dq, dk, dv] = mixed.backward(out.backward(d));
-            if (sizes_.is_decoder) {
+            if (how.scales_queries) {
               const TensorId dmade = gradient(made);
               backward(name + ".scale", "", {"mul", "b s a e -> b s a e"}, {dq}, {dmade});
               dq = dmade;
             }
             const TensorId of_values = read[2].backward(dv);
             const TensorId of_two = both_ways(read[1].backward(dk), of_values, name + ".key");
-            return both_ways(read[0].backward(dq), of_two, name + ".query");
+            const TensorId of_queries = read[0].backward(dq);
+            if (!how.memory) return both_ways(of_queries, of_two, name + ".query");
+            memory_gradient_ = memory_gradient_ ? both_ways(*memory_gradient_, of_two, name + ".memory") : of_two;
+            return of_queries;
           }};
 }
 
-EagerModules::Mixed EncoderBlocks::mixed(const std::array<TensorId, 3>& heads, const std::string& name) {
-  if (!sizes_.is_eager) return fused(heads, name);
+EagerModules::Mixed EncoderBlocks::mixed(const std::array<TensorId, 3>& heads, const Attends& how,
+                                         const std::string& name) {
+  if (!sizes_.is_eager) {
+    return how.copies_heads ? fused_by_head(heads, how.is_causal, name) : fused(heads, how.is_causal, name);
+  }
   return eager_attention(heads,
                          {.mask = sizes_.is_decoder ? ScoreMask::bounded : ScoreMask::added,
                           .is_divided = !sizes_.is_decoder,
@@ -94,16 +104,41 @@ EagerModules::Mixed EncoderBlocks::mixed(const std::array<TensorId, 3>& heads, c
                          name);
 }
 
-EagerModules::Mixed EncoderBlocks::fused(const std::array<TensorId, 3>& heads, const std::string& name) {
+EagerModules::Mixed EncoderBlocks::fused_by_head(const std::array<TensorId, 3>& heads, bool is_causal,
+                                                 const std::string& name) {
+  constexpr const char* same = "b s a e -> b s a e";
+  constexpr std::array names{".queries", ".keys", ".values"};
+  std::array<TensorId, 3> read{};
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    read[i] = like(name + names[i] + ".by head", heads[i], narrow());
+    forward(name + names[i] + ".clone", {"clone", same}, {heads[i]}, {read[i]});
+  }
+  const Mixed made = fused(read, is_causal, name);
+  const TensorId out = like(name + ".clone.out", made.out, narrow());
+  forward(name + ".clone", {"clone", same}, {made.out}, {out});
+  return {out, [=, this](TensorId d) {
+            std::array<TensorId, 3> of_heads = made.backward(d);
+            for (std::size_t i = 0; i < of_heads.size(); ++i) {
+              const TensorId back = gradient(heads[i]);
+              backward(name + names[i] + ".clone", "", {"clone", same}, {of_heads[i]}, {back});
+              of_heads[i] = back;
+            }
+            return of_heads;
+          }};
+}
+
+EagerModules::Mixed EncoderBlocks::fused(const std::array<TensorId, 3>& heads, bool is_causal,
+                                         const std::string& name) {
   const auto [q, k, v] = heads;
+  const std::int64_t positions = (*this)[q].shape[1], keys = (*this)[k].shape[1];
   const TensorId mixed = like(name + ".mixed", q, narrow());
-  const TensorId sums = made_value(name + ".sums", {sizes_.samples, sizes_.heads, sizes_.positions}, fp32());
+  const TensorId sums = made_value(name + ".sums", {sizes_.samples, sizes_.heads, positions}, fp32());
   // Two products, of the causal half of the square in a decoder. There is no flash attention of fp32.
-  const double square = (sizes_.is_decoder ? 1 : 2) * static_cast<double>(sizes_.samples * sizes_.positions) *
-                        static_cast<double>(sizes_.positions * sizes_.width);
+  const double square =
+      (is_causal ? 1 : 2) * static_cast<double>(sizes_.samples * positions) * static_cast<double>(keys * sizes_.width);
   const std::string kernel =
       is_narrow() ? "_scaled_dot_product_flash_attention" : "_scaled_dot_product_efficient_attention";
-  const std::string queries = sizes_.is_decoder ? "b s~ a e!" : "b s a e!";
+  const std::string queries = is_causal ? "b s~ a e!" : "b s a e!";
   forward(name + ".flash", {kernel, queries + ", b t! a e, b t a e -> b s a e, b a s", 2 * square}, {q, k, v},
           {mixed, sums});
   return {mixed, [=, this, q = q, k = k, v = v](TensorId dmixed) -> std::array<TensorId, 3> {

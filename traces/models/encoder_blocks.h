@@ -25,8 +25,18 @@ class EncoderBlocks : protected EagerModules {
   EncoderBlocks(std::string model, std::string_view precision, FlopsPerSecond rate, const EncoderSizes& sizes)
       : EagerModules(std::move(model), precision, rate), sizes_(sizes) {}
 
+  struct Attends {
+    bool is_causal = false;
+    bool scales_queries = false;  ///< by a kernel
+    bool has_key_bias = true;
+    bool copies_heads = false;            ///< of fused attention: what it reads lies head by head, and what it makes
+    std::optional<TensorId> memory = {};  ///< what keys and values are made of, where it is not x
+  };
   /// Of x, without what goes past it. Queries, keys and values have a product each.
-  Made attention(TensorId x, const std::string& name);
+  Made attention(TensorId x, const std::string& name) {
+    return attention(x, name, {.is_causal = sizes_.is_decoder, .scales_queries = sizes_.is_decoder});
+  }
+  Made attention(TensorId x, const std::string& name, const Attends& how);
   /// Likewise.
   Made mlp(TensorId x, const std::string& name);
   /// A product of each position, with a bias.
@@ -43,10 +53,14 @@ class EncoderBlocks : protected EagerModules {
   const EncoderSizes sizes_;
   /// Of eager attention: "b t" of words that count, or "b s t" of what comes before.
   std::optional<TensorId> mask_;
+  std::optional<TensorId> memory_gradient_;  ///< the sum of those that attentions have given
 
  private:
-  Mixed mixed(const std::array<TensorId, 3>& heads, const std::string& name);
-  Mixed fused(const std::array<TensorId, 3>& heads, const std::string& name);
+  Products read_by_heads(TensorId x, const std::string& name, bool has_bias);
+  Mixed mixed(const std::array<TensorId, 3>& heads, const Attends& how, const std::string& name);
+  Mixed fused(const std::array<TensorId, 3>& heads, bool is_causal, const std::string& name);
+  /// On copies of queries, keys and values that lie head by head; the result is copied back.
+  Mixed fused_by_head(const std::array<TensorId, 3>& heads, bool is_causal, const std::string& name);
   /// Rows that the op reads of x: "b - w" of all positions, or "b w" of rows apart.
   Products row_product(const std::string& name, TensorId x, const std::string& axes, std::int64_t inputs,
                        std::int64_t outputs);

@@ -1,5 +1,6 @@
 #pragma once
-// Encoders as people train them, BERT on words and ViT on patches of images; and OPT, which has their blocks.
+// Encoders as people train them, BERT on words and ViT on patches of images; OPT, which has their blocks; and models
+// of an encoder and a decoder that attends to it, Whisper and T5.
 
 #include <array>
 #include <cstdint>
@@ -53,5 +54,39 @@ struct OptGraph {
 /// Likewise of OPTForCausalLM of transformers 4, which bounds masked scores: norms before the blocks, ReLU, a head tied
 /// to the table of tokens, positions from the third row of theirs on.
 Graph opt_graph(const OptGraph&);
+
+/// Sizes; those of Whisper small unless told. `layers` are the encoder's; `source` its positions, which are half of the
+/// sound's; `sequence` tokens. `inner` is four times the width where it is 0.
+struct WhisperGraph {
+  std::uint32_t layers = 12, decoder = 12, width = 768, heads = 12, inner = 0, source = 1500, sequence = 448, batch = 1,
+                vocabulary = 51865, positions = 448, mels = 80;
+  std::uint32_t dtype = 1;   ///< which of EagerModules::precisions
+  std::uint32_t logits = 0;  ///< which of EagerModules::logits_kept
+  FlopsPerSecond rate{100e12};
+};
+
+/// Ops as eager PyTorch launches them in Hugging Face's WhisperForConditionalGeneration: two convolutions of the sound,
+/// norms before the blocks, keys without biases, copies of queries, keys and values by head. The encoder's positions
+/// are not trained. Stages are the sound, an attention and an MLP a layer, the encoder's last norm, the target's
+/// embedding, two attentions and an MLP a layer of the decoder, the head, the loss. Throws as bert_graph.
+Graph whisper_graph(const WhisperGraph&);
+
+/// Sizes; those of T5 small unless told, as those of WhisperGraph.
+struct T5Graph {
+  std::uint32_t layers = 6, decoder = 6, width = 512, heads = 8, head_size = 64, inner = 2048, source = 512,
+                sequence = 512, batch = 1, vocabulary = 32128;
+  static constexpr std::array<std::string_view, 2> acts{"relu", "gated_gelu"};
+  std::uint32_t act = 0;  ///< which of `acts`: that of T5, or of its version 1.1 and of Flan-T5
+  static constexpr std::array<std::string_view, 3> dtypes{"bf16", "fp16", "fp32"};
+  std::uint32_t dtype = 0;              ///< of activations and parameters: which of `dtypes`
+  std::uint32_t dropout = 0, tied = 1;  ///< which of EagerModules::no_or_yes
+  std::uint32_t logits = 0;             ///< which of EagerModules::logits_kept
+  FlopsPerSecond rate{100e12};
+};
+
+/// Likewise of T5ForConditionalGeneration, whose words are masked by numbers that are added to scores, as those that
+/// tokenizers pad are: attention from kernels, whose shares are made in fp32, and biases of relative positions, which
+/// the first layer of a stack makes for all of it.
+Graph t5_graph(const T5Graph&);
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/io/input_error.h"
 #include "sim/io/json/json_cursor.h"
 #include "sim/io/quantity.h"
 
@@ -308,6 +310,46 @@ Sizes vit(ConfigFile& file) {
       .with("classes", file.labels());
 }
 
+/// Heads and inner numbers of the decoder must be those of the encoder.
+Sizes whisper(ConfigFile& file) {
+  file.only("activation_function", {"gelu"}, "activation");
+  file.only("tie_word_embeddings", {"true"}, "head");
+  const std::int64_t heads = file.whole("encoder_attention_heads"), inner = file.whole("encoder_ffn_dim");
+  file.only("decoder_attention_heads", {std::to_string(heads)}, "number of heads");
+  file.only("decoder_ffn_dim", {std::to_string(inner)}, "inner width");
+  for (const char* each :
+       {"dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"}) {
+    file.only(each, {"0.0", "0"}, "dropout");
+  }
+  return Sizes("whisper")
+      .with("layers", file.whole("encoder_layers"))
+      .with("decoder", file.whole("decoder_layers"))
+      .with("width", file.whole("d_model"))
+      .with("heads", heads)
+      .with("inner", inner)
+      .with("vocabulary", file.whole("vocab_size"))
+      .with("source", file.whole("max_source_positions"))
+      .with("positions", file.whole("max_target_positions"))
+      .with("mels", file.whole("num_mel_bins"));
+}
+
+Sizes t5(ConfigFile& file) {
+  file.only("feed_forward_proj", {"relu", "gated-gelu"}, "activation");
+  file.only("relative_attention_num_buckets", {"32"}, "number of positions");
+  const std::int64_t layers = file.whole("num_layers");
+  return Sizes("t5")
+      .with("layers", layers)
+      .with("decoder", file.whole("num_decoder_layers", layers))
+      .with("width", file.whole("d_model"))
+      .with("heads", file.whole("num_heads"))
+      .with("head_size", file.whole("d_kv"))
+      .with("inner", file.whole("d_ff"))
+      .with("vocabulary", file.whole("vocab_size"))
+      .with("act", file.text("feed_forward_proj") == "gated-gelu" ? "gated_gelu" : "relu")
+      .with("tied", file.is("tie_word_embeddings", true))
+      .with("dropout", file.is_positive("dropout_rate", usual_dropout));
+}
+
 struct ModelType {
   std::string_view name;
   Sizes (*sizes)(ConfigFile&);
@@ -327,7 +369,9 @@ constexpr ModelType model_types[] = {{"llama", llama},
                                      {"gpt2", gpt2},
                                      {"opt", opt},
                                      {"bert", bert},
-                                     {"vit", vit}};
+                                     {"vit", vit},
+                                     {"whisper", whisper},
+                                     {"t5", t5}};
 
 /// Types of models that people have, and what no formula has of them.
 struct WithoutFormula {
@@ -335,8 +379,8 @@ struct WithoutFormula {
 };
 constexpr WithoutFormula without_formula[] = {
     {"gemma3", "an encoder of pictures; its text_config alone has one, as gemma3_text"},
-    {"t5", "a decoder that attends to an encoder, and biases of relative positions"},
-    {"whisper", "convolutions before an encoder, and a decoder that attends to it"}};
+    {"umt5", "biases of relative positions in each layer"},
+    {"bart", "norms behind blocks of an encoder and a decoder"}};
 
 }  // namespace
 
@@ -362,6 +406,38 @@ std::string sizes_of_hf_config(std::string text, std::string file_name) {
   }
   file.throw_if_any();
   return "";
+}
+
+namespace {
+
+/// Keys of files that hold what an option is, those of all types of models.
+struct OptionKeys {
+  std::string_view option;
+  std::array<std::string_view, 4> keys;
+};
+constexpr OptionKeys option_keys[] = {
+    {"heads", {"num_attention_heads", "n_head", "encoder_attention_heads", "num_heads"}},
+    {"kv_heads", {"num_key_value_heads"}},
+    {"top_k", {"num_experts_per_tok"}},
+    {"patch", {"patch_size"}},
+    {"sequence", {"max_position_embeddings", "n_positions", "max_target_positions"}}};
+
+}  // namespace
+
+void throw_of_hf_config(std::string_view refusal, std::string_view reference, std::string text, std::string file_name) {
+  const std::size_t formula = refusal.find(": "), end = refusal.find(": ", formula + 2);
+  if (formula == std::string_view::npos || end == std::string_view::npos) return;
+  const std::string_view option = refusal.substr(formula + 2, end - formula - 2), what = refusal.substr(end + 2);
+  if (reference.find(fmt::format(",{}=", option)) != std::string_view::npos) {
+    throw InputError(located(reference, {}, option, what));
+  }
+  const auto* known = std::ranges::find(option_keys, option, &OptionKeys::option);
+  if (known == std::end(option_keys)) return;
+  ConfigFile file(std::move(text), std::move(file_name));
+  for (const std::string_view key : known->keys) {
+    if (!key.empty() && file.has(std::string(key))) file.complain(key, std::string(what));
+  }
+  file.throw_if_any();
 }
 
 }  // namespace plimsoll

@@ -81,14 +81,14 @@ class LlamaBlocks : protected EagerModules {
   bool is_packed() const { return of_.base == 1; }
   bool is_joined() const { return of_.joined == 1; }
   bool is_float8() const { return of_.products == 1; }
-  /// The weight of a product in a layer: packed in 4 bits a number where the model has it so (llama_packed.cpp).
+  /// The weight of a product in a layer: packed in 4 bits a number where the model has it so (llama_narrow.cpp).
   TensorId layer_weight(const std::string& name, Shape shape);
   /// What a product reads of it, there and back: the weight, numbers that are unpacked, or a copy in 8 bits, each time
   /// for it alone.
   TensorId read_weight(TensorId weight, const std::string& axes);
   TensorId read_weight_back(TensorId weight, const std::string& axes);
   /// What a product of a layer reads of a value, there and in a part of the backward of the op `of`: the value, or a
-  /// copy in 8 bits for it alone (llama_float8.cpp).
+  /// copy in 8 bits for it alone (llama_narrow.cpp).
   TensorId operand(TensorId x, const std::string& name, const std::string& axes);
   TensorId operand_back(TensorId x, const std::string& of, const std::string& part, const std::string& axes);
   Kind scaling(TensorId x, const std::string& loop) const;

@@ -38,6 +38,9 @@ constexpr NamedModel models[] = {
      "llama:layers=26,width=1152,heads=4,kv_heads=1,inner=6912,vocabulary=262144,head_size=256,norm=gemma,act=gelu,"
      "qk_norm=yes,post_norms=yes,window=512,full_every=6,tied=yes",
      999'885'952, "google/gemma-3-1b-pt"},
+    // With dense attention in each layer; the paper's table 2.1 says 175.0 billion.
+    {"gpt3_175b", "gpt2:layers=96,width=12288,heads=96,positions=2048,sequence=2048", 174'604'259'328,
+     "Brown et al., \"Language Models are Few-Shot Learners\", 2020"},
     {"gpt2_large", "gpt2:layers=36,width=1280,heads=20", 774'030'080, "openai-community/gpt2-large"},
     {"gpt2_medium", "gpt2:layers=24,width=1024,heads=16", 354'823'168, "openai-community/gpt2-medium"},
     {"gpt2_xl", "gpt2:layers=48,width=1600,heads=25", 1'557'611'200, "openai-community/gpt2-xl"},
@@ -97,10 +100,23 @@ constexpr NamedModel models[] = {
      "llama:layers=48,width=2048,heads=32,kv_heads=4,inner=6144,vocabulary=151936,head_size=128,qk_norm=yes,"
      "experts=128,top_k=8,expert_inner=768",
      30'532'122'624, "Qwen/Qwen3-30B-A3B"},
+    {"t5_small", "t5", 60'506'624, "google-t5/t5-small"},
+    {"t5_base", "t5:layers=12,decoder=12,width=768,heads=12,inner=3072", 222'903'552, "google-t5/t5-base"},
+    {"t5_large", "t5:layers=24,decoder=24,width=1024,heads=16,inner=4096", 737'668'096, "google-t5/t5-large"},
+    {"t5_3b", "t5:layers=24,decoder=24,width=1024,heads=32,head_size=128,inner=16384", 2'851'598'336,
+     "google-t5/t5-3b"},
+    {"flan_t5_base", "t5:layers=12,decoder=12,width=768,heads=12,inner=2048,act=gated_gelu,tied=no", 247'577'856,
+     "google/flan-t5-base"},
+    {"flan_t5_xl", "t5:layers=24,decoder=24,width=2048,heads=32,inner=5120,act=gated_gelu,tied=no", 2'849'757'184,
+     "google/flan-t5-xl"},
     {"tinyllama_1_1b", "llama:layers=22,width=2048,heads=32,kv_heads=4,inner=5632,vocabulary=32000", 1'100'048'384,
      "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"},
     {"vit_base", "vit", 86'567'656, "google/vit-base-patch16-224"},
     {"vit_large", "vit:layers=24,width=1024,heads=16", 304'326'632, "google/vit-large-patch16-224"},
+    {"whisper_tiny", "whisper:layers=4,decoder=4,width=384,heads=6", 37'760'640, "openai/whisper-tiny"},
+    {"whisper_small", "whisper", 241'734'912, "openai/whisper-small"},
+    {"whisper_large_v3", "whisper:layers=32,decoder=32,width=1280,heads=20,mels=128,vocabulary=51866", 1'543'490'560,
+     "openai/whisper-large-v3"},
 };
 
 }  // namespace

@@ -54,6 +54,8 @@ struct Settings {
   BertGraph bert;
   OptGraph opt;
   VitGraph vit;
+  WhisperGraph whisper;
+  T5Graph t5;
 };
 
 std::vector<Generator> generators(Settings& s) {
@@ -64,6 +66,8 @@ std::vector<Generator> generators(Settings& s) {
   BertGraph& b = s.bert;
   OptGraph& o = s.opt;
   VitGraph& v = s.vit;
+  WhisperGraph& w = s.whisper;
+  T5Graph& f = s.t5;
   return {{"uniform",
            {whole_option("stages", u.stages, 1, most_stages),
             quantity_option("forward", u.forward, parse_seconds, format_seconds),
@@ -183,7 +187,31 @@ std::vector<Generator> generators(Settings& s) {
             whole_option("classes", v.classes, 1, 1 << 24),
             word_option("dtype", v.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
             quantity_option("rate", v.rate, parse_flops_rate, format_flops_rate)},
-           [&v]() -> std::variant<Chain, Graph> { return vit_graph(v); }}};
+           [&v]() -> std::variant<Chain, Graph> { return vit_graph(v); }},
+          {"whisper",
+           {whole_option("layers", w.layers, 1, 100'000), whole_option("decoder", w.decoder, 1, 100'000),
+            whole_option("width", w.width, 1, 1 << 20), whole_option("heads", w.heads, 1, 1 << 16),
+            unset_option("inner", w.inner, 1 << 22, "4 width"), whole_option("source", w.source, 1, 1 << 20),
+            whole_option("sequence", w.sequence, 1, 1 << 20), whole_option("batch", w.batch, 1, 1 << 20),
+            whole_option("vocabulary", w.vocabulary, 1, 1 << 24), whole_option("positions", w.positions, 1, 1 << 20),
+            whole_option("mels", w.mels, 1, 1 << 12),
+            word_option("dtype", w.dtype, {EagerModules::precisions.begin(), EagerModules::precisions.end()}),
+            word_option("logits", w.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            quantity_option("rate", w.rate, parse_flops_rate, format_flops_rate)},
+           [&w]() -> std::variant<Chain, Graph> { return whisper_graph(w); }},
+          {"t5",
+           {whole_option("layers", f.layers, 1, 100'000), whole_option("decoder", f.decoder, 1, 100'000),
+            whole_option("width", f.width, 1, 1 << 20), whole_option("heads", f.heads, 1, 1 << 16),
+            whole_option("head_size", f.head_size, 1, 1 << 16), whole_option("inner", f.inner, 1, 1 << 22),
+            whole_option("source", f.source, 1, 1 << 20), whole_option("sequence", f.sequence, 1, 1 << 20),
+            whole_option("batch", f.batch, 1, 1 << 20), whole_option("vocabulary", f.vocabulary, 1, 1 << 24),
+            word_option("act", f.act, {T5Graph::acts.begin(), T5Graph::acts.end()}),
+            word_option("dtype", f.dtype, {T5Graph::dtypes.begin(), T5Graph::dtypes.end()}),
+            word_option("dropout", f.dropout, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("tied", f.tied, {EagerModules::no_or_yes.begin(), EagerModules::no_or_yes.end()}),
+            word_option("logits", f.logits, {EagerModules::logits_kept.begin(), EagerModules::logits_kept.end()}),
+            quantity_option("rate", f.rate, parse_flops_rate, format_flops_rate)},
+           [&f]() -> std::variant<Chain, Graph> { return t5_graph(f); }}};
 }
 
 constexpr std::string_view hf_config = "hf";
@@ -220,6 +248,17 @@ std::optional<Generator> generator_of(std::string_view reference, Settings& sett
   return *std::move(formula);
 }
 
+std::variant<Chain, Graph> made_by(const Generator& generator, std::string_view reference) {
+  if (reference_name(reference) != hf_config) return generator.make();
+  try {
+    return generator.make();
+  } catch (const InputError& refused) {  // sizes that do not go together: of the file, or of the reference
+    const std::string file = config_file(reference);
+    throw_of_hf_config(refused.what(), reference, read_text_file(file), file);
+    throw;
+  }
+}
+
 }  // namespace
 
 bool is_synthetic(std::string_view reference) {
@@ -235,7 +274,7 @@ std::variant<Chain, Graph> synthetic_model(std::string_view reference) {
   const std::optional<Generator> generator = generator_of(reference, settings);
   if (!generator) throw InputError(located(reference, {}, "", "no such generator"));
   set_reference_options(reference, generator->options);
-  std::variant<Chain, Graph> model = generator->make();
+  std::variant<Chain, Graph> model = made_by(*generator, reference);
   std::visit([&](auto& made) { made.name = reference; }, model);
   return model;
 }
@@ -284,6 +323,13 @@ std::vector<std::string> synthetic_help() {
     lines.push_back(reference_help(generator.name, generator.options));
   }
   return lines;
+}
+
+std::vector<std::string> synthetic_names() {
+  Settings settings;
+  std::vector<std::string> names;
+  for (const Generator& generator : generators(settings)) names.emplace_back(generator.name);
+  return names;
 }
 
 }  // namespace plimsoll

@@ -87,4 +87,7 @@ std::vector<ReferenceNumber> synthetic_numbers(std::string_view reference);
 /// One line of help a generator: name, keys and defaults.
 std::vector<std::string> synthetic_help();
 
+/// Of all formulas: `llama`.
+std::vector<std::string> synthetic_names();
+
 }  // namespace plimsoll

@@ -1,6 +1,8 @@
-// Frozen weights of 4 bits a number.
-// Source: Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA", 2023, sections 2 and 3, as bitsandbytes has it
-// (functional.py: quantize_4bit, dequantize_4bit; autograd/_functions.py: MatMul4Bit).
+// Frozen weights of 4 bits a number, and products in 8 bits of numbers in 16 or 32, which alone are kept.
+// Sources: Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA", 2023, sections 2 and 3, as bitsandbytes has it
+// (functional.py: quantize_4bit, dequantize_4bit; autograd/_functions.py: MatMul4Bit); torchao (pytorch/ao),
+// torchao/float8/float8_linear.py, matmul_with_hp_or_float8_args, with dynamic scales of whole tensors: the forward
+// saves its operands as they are. Each product there and back scales and copies its two operands anew.
 
 #include <string>
 #include <utility>
@@ -10,6 +12,7 @@
 namespace plimsoll {
 namespace {
 
+constexpr std::string_view in_float8 = "fp8";
 constexpr std::int64_t in_block = 64, blocks_in_group = 256;
 
 constexpr std::int64_t parts_of(std::int64_t all, std::int64_t each) {
@@ -52,6 +55,31 @@ TensorId LlamaBlocks::read_weight_back(TensorId weight, const std::string& axes)
   const TensorId unpacked = tensor(name + " again", TensorKind::gradient, (*this)[weight].shape, element_);
   backward(name, "", unpacking(weight, axes + " -> " + axes), {weight}, {unpacked});
   return unpacked;
+}
+
+// One kernel reads all numbers for the largest of them, another reads them and writes the copy, as torch.compile makes
+// of the scaling.
+LlamaBlocks::Kind LlamaBlocks::scaling(TensorId x, const std::string& loop) const {
+  double numbers = 1;
+  for (const std::int64_t extent : (*this)[x].shape) numbers *= static_cast<double>(extent);
+  const double element = static_cast<double>(element_);
+  return {.kind = "to", .loop = loop, .moved = numbers * (2 * element + 1), .launches = 2};
+}
+
+TensorId LlamaBlocks::operand(TensorId x, const std::string& name, const std::string& axes) {
+  if (!is_float8()) return x;
+  const TensorId copy = tensor(name + ".fp8", TensorKind::activation, (*this)[x].shape, 1, std::string(in_float8));
+  forward(name + ".to_fp8", scaling(x, axes + " -> " + axes), {x}, {copy});
+  return copy;
+}
+
+TensorId LlamaBlocks::operand_back(TensorId x, const std::string& of, const std::string& part,
+                                   const std::string& axes) {
+  if (!is_float8()) return x;
+  const TensorId copy = tensor((*this)[x].name + " in fp8 for " + of + part, TensorKind::gradient, (*this)[x].shape, 1,
+                               std::string(in_float8));
+  backward(of, part, scaling(x, axes + " -> " + axes), {x}, {copy});
+  return copy;
 }
 
 }  // namespace plimsoll
