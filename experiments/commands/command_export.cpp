@@ -6,9 +6,15 @@
 #include <memory>
 
 #include "experiments/commands/commands.h"
+#include "experiments/export/chakra_files.h"
+#include "experiments/export/dot_file.h"
 #include "experiments/export/memory_snapshot.h"
+#include "experiments/export/perfetto.h"
 #include "experiments/export/schedule_policy.h"
 #include "experiments/export/snapshot_of_run.h"
+#include "experiments/export/steps_csv.h"
+#include "experiments/study/build_name.h"
+#include "experiments/study/model.h"
 #include "experiments/study/planning_watch.h"
 #include "experiments/study/summary.h"
 #include "sim/io/input_error.h"
@@ -23,9 +29,24 @@ namespace plimsoll {
 namespace {
 
 struct ExportArguments {
-  std::string format, file;
+  std::string format, file, schedule;
   QuestionArguments question;
 };
+
+/// What is written of a schedule, planned or from a file; nothing, and lines on stderr, where there is none.
+std::optional<AnsweredQuestion> asked(const ExportArguments& arguments) {
+  std::optional<AnsweredQuestion> made = arguments.schedule.empty()
+                                             ? answered(question_of(arguments.question, Asks::strategy))
+                                             : answered_file(arguments.schedule, arguments.question);
+  if (!made) return made;
+  if (!arguments.schedule.empty()) {
+    report_beyond(arguments.schedule, made->answer);
+  } else if (!made->answer.feasible()) {
+    std::cerr << "export: " << infeasibility(made->question, made->answer) << '\n';
+  }
+  if (!made->answer.schedule) made.reset();
+  return made;
+}
 
 /// The order of the strategy's turns.
 std::string pipeline_csv(const Question& question) {
@@ -49,23 +70,18 @@ std::string pipeline_csv(const Question& question) {
   return order_csv(file);
 }
 
-/// What the allocator does in the strategy's schedule, also where it runs out of memory.
+/// What the allocator does in the schedule, also where it runs out of memory.
 int export_snapshot(const ExportArguments& arguments) {
   if (arguments.file.empty()) throw InputError("export: a memory snapshot is not text; expected -o FILE");
-  const Question question = question_of(arguments.question, Asks::strategy);
-  std::optional<PlanningWatch> watch("planning with " + question.strategy.text);
-  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
-  watch->aside([&of = problem] { note_times(of); });
-  const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
-  watch.reset();
-  if (!made.feasible()) std::cerr << "export: " << infeasibility(question, made) << '\n';
-  if (!made.schedule) return exit_no_result;
-  const MemorySnapshot snapshot = snapshot_of(problem, *made.schedule, *made.timeline, question.allocator);
+  const std::optional<AnsweredQuestion> made = asked(arguments);
+  if (!made) return exit_no_result;
+  const MemorySnapshot snapshot =
+      snapshot_of(made->problem, *made->answer.schedule, *made->answer.timeline, made->question.allocator);
   write_text_file(arguments.file, pickled(snapshot));
   std::size_t events = 0;
   for (const std::vector<SnapshotEvent>& trace : snapshot.traces) events += trace.size();
   std::cout << fmt::format("{}: {} events, {} segments\n", arguments.file, events, snapshot.segments.size());
-  return made.feasible() ? exit_fine : exit_no_result;
+  return made->answer.feasible() ? exit_fine : exit_no_result;
 }
 
 struct PolicyExport {
@@ -91,29 +107,34 @@ std::optional<std::string> beyond(const Graph& graph, const OpPolicy& policy, Po
   return std::nullopt;
 }
 
-/// A line on stderr and nothing where the budget is too small.
-std::optional<std::string> policy_export(const Question& question, const PolicyExport& to) {
-  if (std::ranges::any_of(question.strategy.passes, [](const Pass& pass) { return changes_problem(*pass.strategy); })) {
-    throw InputError(fmt::format("export: '{}' changes the model, whose ops are then others", question.strategy.text));
-  }
-  std::optional<PlanningWatch> watch("planning with " + question.strategy.text);
-  const auto [problem, budget, transform_s] = budgeted_problem_of(question);
-  watch->aside([&of = problem] { note_times(of); });
-  const Answer made = std::move(answer(question, problem, std::span(&budget, 1)).front());
-  watch.reset();
-  if (!made.schedule) {
-    std::cerr << "export: " << infeasibility(question, made) << '\n';
-    return std::nullopt;
-  }
-  const std::variant<OpPolicy, std::string> policy = policy_of(problem, *made.schedule);
-  const auto refuse = [&](std::string_view why) {
-    throw InputError(
-        fmt::format("export: {} has no words for this plan of '{}': {}", to.name, question.strategy.text, why));
+void refuse_changed_model(const Pipeline& strategy) {
+  if (std::ranges::none_of(strategy.passes, [](const Pass& pass) { return changes_problem(*pass.strategy); })) return;
+  throw InputError(fmt::format("export: '{}' changes the model, whose ops are then others", strategy.text));
+}
+
+std::string policy_export(const AnsweredQuestion& made, const PolicyExport& to) {
+  const auto& [question, problem, answer] = made;
+  const std::variant<OpPolicy, std::string> policy = policy_of(problem, *answer.schedule);
+  const auto refuse = [&, &of = question](std::string_view why) {
+    throw InputError(fmt::format("export: {} has no words for this plan of '{}': {}", to.name, of.strategy.text, why));
   };
   if (const std::string* why = std::get_if<std::string>(&policy)) refuse(*why);
   const OpPolicy& found = std::get<OpPolicy>(policy);
   if (const std::optional<std::string> why = beyond(problem.graph, found, to.format)) refuse("it " + *why);
   return policy_text(problem.graph, found, to.format);
+}
+
+/// The trace as it is; where the strategy changes the model, the graph that it makes of it.
+std::string trace_export(const AnsweredQuestion& made) {
+  const std::vector<Pass>& passes = made.question.strategy.passes;
+  if (std::ranges::none_of(passes, [](const Pass& pass) { return changes_problem(*pass.strategy); })) {
+    return trace_text(load_model(made.question.trace));
+  }
+  std::string text = trace_text({made.problem.graph});
+  const Trace again = parse_trace(text, "export");
+  if (std::get<Graph>(again.model) == made.problem.graph) return text;
+  throw InputError(fmt::format("export: what '{}' makes of '{}' has costs that trace files have no keys for",
+                               made.question.strategy.text, made.question.trace));
 }
 
 void write_export(const std::string& file, const std::string& text) {
@@ -124,41 +145,88 @@ void write_export(const std::string& file, const std::string& text) {
   }
 }
 
-int run_export(const ExportArguments& arguments) {
-  constexpr std::array<std::string_view, 5> formats{"pipeline-csv", "memory-snapshot", policy_exports[0].name,
-                                                    policy_exports[1].name, policy_exports[2].name};
-  if (arguments.format == formats[1]) return export_snapshot(arguments);
-  const auto policy = std::ranges::find(policy_exports, arguments.format, &PolicyExport::name);
-  if (policy != policy_exports.end()) {
-    const std::optional<std::string> text = policy_export(question_of(arguments.question, Asks::strategy), *policy);
-    if (!text) return exit_no_result;
-    write_export(arguments.file, *text);
+int export_chakra(const ExportArguments& arguments, const AnsweredQuestion& made, std::string_view by) {
+  for (const ChakraFile& file : chakra_files(made.problem, *made.answer.schedule, *made.answer.timeline, by)) {
+    write_text_file(arguments.file + file.suffix, file.content);
+    std::cout << arguments.file << file.suffix << '\n';
+  }
+  return made.answer.feasible() ? exit_fine : exit_no_result;
+}
+
+/// As text, of a format that has one file.
+std::string exported(const AnsweredQuestion& made, std::string_view format, std::string_view by) {
+  const auto& [question, problem, answer] = made;
+  if (format == "perfetto") return perfetto_timeline(problem, *answer.schedule, *answer.timeline, by);
+  if (format == "csv") return steps_csv(problem, *answer.schedule, *answer.timeline, by);
+  if (format == "dot") return dot_text(problem, by);
+  if (format == "trace") return trace_export(made);
+  return policy_export(made, *std::ranges::find(policy_exports, format, &PolicyExport::name));
+}
+
+/// A plan's choice of ops is refused where no plan can have one, before there is a plan.
+int run_export(const ExportArguments& arguments, const std::string& command_line) {
+  constexpr std::array<std::string_view, 10> formats{"perfetto",
+                                                     "chakra",
+                                                     "csv",
+                                                     "dot",
+                                                     "trace",
+                                                     "memory-snapshot",
+                                                     "pipeline-csv",
+                                                     policy_exports[0].name,
+                                                     policy_exports[1].name,
+                                                     policy_exports[2].name};
+  const std::string& format = arguments.format;
+  if (std::ranges::find(formats, format) == formats.end()) {
+    throw InputError(fmt::format("export: unknown format '{}', expected {}{}", format, alternatives(formats),
+                                 suggestion(format, formats)));
+  }
+  if (format == "memory-snapshot") return export_snapshot(arguments);
+  if (format == "pipeline-csv") {
+    if (!arguments.schedule.empty()) {
+      throw InputError("--schedule: pipeline-csv is of a strategy's turns, expected --strategy");
+    }
+    write_export(arguments.file, pipeline_csv(question_of(arguments.question, Asks::strategy)));
     return exit_fine;
   }
-  if (arguments.format != formats[0]) {
-    throw InputError(fmt::format("export: unknown format '{}', expected {}{}", arguments.format, alternatives(formats),
-                                 suggestion(arguments.format, formats)));
+  if (format == "chakra" && arguments.file.empty()) {
+    throw InputError("export: chakra is a file for each rank; expected -o and the begin of their names");
   }
-  write_export(arguments.file, pipeline_csv(question_of(arguments.question, Asks::strategy)));
-  return exit_fine;
+  const bool is_policy = std::ranges::find(policy_exports, format, &PolicyExport::name) != policy_exports.end();
+  if (is_policy && arguments.schedule.empty()) {
+    refuse_changed_model(question_of(arguments.question, Asks::strategy).strategy);
+  }
+  const std::optional<AnsweredQuestion> made = asked(arguments);
+  if (!made) return exit_no_result;
+  if (is_policy) refuse_changed_model(made->question.strategy);
+  const std::string by = made_by(command_line);
+  if (format == "chakra") return export_chakra(arguments, *made, by);
+  write_export(arguments.file, exported(*made, format, by));
+  return made->answer.feasible() ? exit_fine : exit_no_result;
 }
 
 }  // namespace
 
-void add_export_command(CLI::App& app, int& exit_code) {
+void add_export_command(CLI::App& app, int& exit_code, const std::string& command_line) {
   CLI::App* command = app.add_subcommand("export", "write files that other programs read");
   auto arguments = std::make_shared<ExportArguments>();
   command
-      ->add_option("format", arguments->format,
-                   "pipeline-csv: the order of a pipeline's turns as torch.distributed.pipelining writes it,\na line a "
-                   "device, which order(file=...) reads; memory-snapshot: what --allocator cuda or\ncuda-expandable "
-                   "does in the schedule, as torch.cuda.memory._snapshot() pickles it (for\npytorch.org/memory_viz); "
-                   "recompute-ops: the names of ops that run again; torchtitan: what becomes of each\nop of the "
-                   "forward, as CheckpointPolicy; deepcompile: the names of ops whose values are moved")
+      ->add_option(
+          "format", arguments->format,
+          "perfetto: the timeline for ui.perfetto.dev, as --timeline writes it; chakra: an execution trace for\neach "
+          "rank; csv: a row a step; dot: the graph for Graphviz and 'import dot'; trace: the model as a\ntrace "
+          "file; memory-snapshot: what --allocator cuda or cuda-expandable does in the schedule, as\n"
+          "torch.cuda.memory._snapshot() pickles it (for pytorch.org/memory_viz); pipeline-csv: the order of\na "
+          "pipeline's turns as torch.distributed.pipelining writes it, a line a device, which\norder(file=...) "
+          "reads; recompute-ops: the names of ops that run again; torchtitan: what becomes of each\nop of the "
+          "forward, as CheckpointPolicy; deepcompile: the names of ops whose values are moved")
       ->required();
   add_question_options(*command, arguments->question, Asks::strategy);
-  command->add_option("-o,--output", arguments->file, "file to write (default: standard output)")->type_name("FILE");
-  command->callback([arguments, &exit_code] { exit_code = run_export(*arguments); });
+  add_schedule_option(*command, arguments->schedule, "write of the schedule of this file instead of planning one");
+  command
+      ->add_option("-o,--output", arguments->file,
+                   "file to write (default: standard output); of chakra what comes before .0.et, .1.et, ...")
+      ->type_name("FILE");
+  command->callback([arguments, &exit_code, &command_line] { exit_code = run_export(*arguments, command_line); });
 }
 
 }  // namespace plimsoll

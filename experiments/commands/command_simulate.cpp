@@ -29,7 +29,6 @@
 #include "sim/io/quantity.h"
 #include "sim/io/schedule/schedule_file.h"
 #include "sim/io/text_file.h"
-#include "sim/judge/check.h"
 #include "strategies/api/front.h"
 #include "strategies/compose/plan.h"
 #include "strategies/list.h"
@@ -155,61 +154,16 @@ void write_files(const SimulateArguments& arguments, const Problem& problem, con
   }
 }
 
-/// A schedule from a file, whoever made it: judged, then simulated as one that is planned here.
+/// A schedule from a file, whoever made it.
 int simulate_file(const SimulateArguments& arguments, const std::string& command_line) {
-  const QuestionArguments& words = arguments.question;
-  Schedule schedule = read_schedule(arguments.schedule);
-  Question question = question_of(schedule, arguments.schedule, words.trace, words.platform);
-  const Question options = question_of(words, Asks::problem);
-  question.engine = options.engine;
-  question.allocator = options.allocator;
-  question.transfers = options.transfers;
-  question.within = options.within;
-  const Problem problem = problem_of_file(schedule, arguments.schedule, question);
-  note_times(problem);
-  const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
-  report_violations(arguments.schedule, violations);
-  if (!violations.empty()) return exit_no_result;
-  const Answer made = answer(question, problem, std::move(schedule));
+  const std::optional<AnsweredQuestion> of_file = answered_file(arguments.schedule, arguments.question);
+  if (!of_file) return exit_no_result;
+  const auto& [question, problem, made] = *of_file;
   write_files(arguments, problem, made, command_line);
   std::cout << (arguments.json ? json_text(to_json(result_of(question, problem, made)), 2) + "\n"
                                : summary(question, problem, made));
-  if (!made.feasible()) {
-    const std::string_view what = made.outcome == Outcome::out_of_memory ? "out of memory" : "does not fit";
-    std::cerr << fmt::format("{}: {}: {}\n", arguments.schedule, what, made.reason);
-  }
+  report_beyond(arguments.schedule, made);
   return made.feasible() ? exit_fine : exit_no_result;
-}
-
-/// Of strategies that choose among questions, not among plans of one.
-void refuse_choice_within(const Question& question, const Platform& platform) {
-  const std::vector<Pass>& passes = question.strategy.passes;
-  const bool chooses = passes.size() == 1 && passes.front().strategy == &portfolio_strategy;
-  if (question.within == Within::live || !(asks_cluster(question) || (chooses && platform.devices.size() > 1))) return;
-  throw InputError(
-      fmt::format("--within {}: '{}' chooses for several devices by live bytes; name one of its candidates",
-                  written(question.within), question.strategy.text));
-}
-
-/// Of a cluster, and of a portfolio on several devices, the question becomes that of the strategy which was chosen.
-AnsweredQuestion answered(const Question& question) {
-  Trace trace = load_model(question.trace);
-  Platform platform = load_platform(question.platform);
-  refuse_choice_within(question, platform);
-  PlanningWatch watch("planning with " + question.strategy.text);
-  if (asks_cluster(question)) {
-    AnsweredQuestion chosen = answered_by_cluster(question, trace, platform);
-    watch.aside([&] { note_times(chosen.problem); });
-    return chosen;
-  }
-  if (auto chosen = chosen_for_devices(question, trace, platform)) {
-    watch.aside([&] { note_times(chosen->problem); });
-    return *std::move(chosen);
-  }
-  auto [problem, budget, transform_s] = budgeted_problem_of(question, std::move(trace), std::move(platform));
-  watch.aside([&of = problem] { note_times(of); });
-  Answer made = answer_within(question, problem, budget, transform_s);
-  return {question, std::move(problem), std::move(made)};
 }
 
 int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
@@ -217,7 +171,7 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   QuestionArguments words = arguments.question;
   const bool front = words.memory == "front";
   if (front) words.memory.clear();
-  Question question = question_of(words, Asks::strategy);
+  const Question question = question_of(words, Asks::strategy);
   if (front && question.transfers != Transfers::link) {
     throw InputError(
         fmt::format("--transfers {}: with '--memory front' transfers are the platform's (link)", words.transfers));
@@ -226,21 +180,14 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
     throw InputError(fmt::format("--within {}: '--memory front' is by live bytes", words.within));
   }
   if (front) return simulate_front(question, arguments.json);
-  const Transfers transfers = std::exchange(question.transfers, Transfers::link);  // which plans are promised for
-  auto [asked, problem, made] = answered(question);
-  question = std::move(asked);
-  question.transfers = transfers;
-  if (made.schedule && transfers != Transfers::link) {
-    Schedule schedule = std::move(*made.schedule);
-    made = answer(question, problem, std::move(schedule));
-  }
+  const auto [asked, problem, made] = answered(question);
   if (made.schedule) write_files(arguments, problem, made, command_line);
   if (arguments.json) {
-    std::cout << json_text(to_json(result_of(question, problem, made)), 2) << '\n';
+    std::cout << json_text(to_json(result_of(asked, problem, made)), 2) << '\n';
   } else if (made.schedule) {
-    std::cout << summary(question, problem, made);
+    std::cout << summary(asked, problem, made);
   }
-  if (!made.feasible()) std::cerr << infeasibility(question, made) << '\n';
+  if (!made.feasible()) std::cerr << infeasibility(asked, made) << '\n';
   return made.feasible() ? exit_fine : exit_no_result;
 }
 

@@ -85,8 +85,8 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
       ->type_name("WHEN");
 }
 
-void add_schedule_option(CLI::App& command, std::string& schedule, const std::string& help) {
-  CLI::Option* option = command.add_option("--schedule", schedule, help);
+void add_schedule_option(CLI::App& command, std::string& schedule, const std::string& help, const std::string& names) {
+  CLI::Option* option = command.add_option(names, schedule, help);
   option->type_name("FILE");
   std::vector<CLI::Option*> required;
   for (const char* name : {"--trace", "--platform", "--strategy"}) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "experiments/study/choice/several_devices.h"
 #include "experiments/study/exit_code.h"
 #include "experiments/study/run.h"
 #include "sim/judge/check.h"
@@ -14,6 +15,7 @@ namespace plimsoll {
 
 void add_simulate_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_plan_command(CLI::App&, int& exit_code, const std::string& command_line);
+void add_explain_command(CLI::App&, int& exit_code);
 void add_check_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_verify_command(CLI::App&, int& exit_code);
 void add_bounds_command(CLI::App&, int& exit_code, const std::string& command_line);
@@ -21,7 +23,7 @@ void add_fits_command(CLI::App&, int& exit_code, const std::string& command_line
 void add_load_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_list_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_describe_command(CLI::App&, int& exit_code, const std::string& command_line);
-void add_export_command(CLI::App&, int& exit_code);
+void add_export_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_import_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_replay_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_replay_log_command(CLI::App&, int& exit_code);
@@ -50,10 +52,22 @@ enum class Asks { problem, strategy };
 void add_question_options(CLI::App&, QuestionArguments&, Asks);
 
 /// --schedule, which says itself what the other options of a question ask.
-void add_schedule_option(CLI::App&, std::string& schedule, const std::string& help);
+void add_schedule_option(CLI::App&, std::string& schedule, const std::string& help,
+                         const std::string& names = "--schedule");
 
 /// Throws InputError where a word is not understood. A strategy may be left out where only a problem is asked about.
 Question question_of(const QuestionArguments&, Asks);
+
+/// The answer with transfers as the question has them. Of a cluster, and of a portfolio on several devices, the
+/// question becomes that of the strategy which was chosen.
+AnsweredQuestion answered(Question);
+
+/// A schedule from a file, whoever made it: judged, then simulated as one that is planned here, with what the words say
+/// of engine, allocator and transfers. Nothing where it breaks rules, which lines on stderr then name.
+std::optional<AnsweredQuestion> answered_file(const std::string& file, const QuestionArguments&);
+
+/// A line on stderr where that schedule does not fit.
+void report_beyond(const std::string& file, const Answer&);
 
 /// --jobs: 0 is one for each core.
 std::size_t jobs_of(const std::string& word);

@@ -145,6 +145,7 @@ int run_command(int argc, char** argv) {
   int exit_code = exit_fine;
   add_simulate_command(app, exit_code, command_line);
   add_plan_command(app, exit_code, command_line);
+  add_explain_command(app, exit_code);
   add_check_command(app, exit_code, command_line);
   add_verify_command(app, exit_code);
   add_bounds_command(app, exit_code, command_line);
@@ -162,7 +163,7 @@ int run_command(int argc, char** argv) {
   add_reproduce_command(app, exit_code);
   add_compare_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
-  add_export_command(app, exit_code);
+  add_export_command(app, exit_code, command_line);
   add_splits_command(app, exit_code);
   add_stages_command(app, exit_code);
   add_replay_log_command(app, exit_code);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "experiments/export/step_name.h"
 #include "experiments/study/lane_name.h"
 #include "experiments/study/memory_by_kind.h"
 #include "sim/core/expects.h"
@@ -86,7 +87,6 @@ class Writer {
     constexpr std::size_t characters_per_step = 480;  // a slice and about two counters
     text_.reserve(4096 + characters_per_step * schedule.steps.size());
     for (const Op& op : graph_.ops) op_names_.push_back(json_quoted(op.name));
-    for (const Tensor& tensor : graph_.tensors) tensor_names_.push_back(json_quoted(tensor.name));
   }
 
   std::string write(std::string_view made_by) {
@@ -110,6 +110,15 @@ class Writer {
     return m.device ? process(*m.device) : 1 + static_cast<std::int64_t>(platform_.devices.size()) + memory.index;
   }
   static std::int64_t thread(StreamId stream) { return 1'000'000 + std::int64_t{stream.index}; }
+  static std::int64_t thread_of_collectives(StreamId stream) { return 2'000'000 + std::int64_t{stream.index}; }
+
+  /// Collectives of a stream that does other things, too, have a lane of their own.
+  bool is_apart(const Step& step) const {
+    return is_collective(graph_, step) && !schedule_[step.stream].way.exchanges();
+  }
+  std::int64_t lane(const Step& step) const {
+    return is_apart(step) ? thread_of_collectives(step.stream) : thread(step.stream);
+  }
 
   void begin_event() {
     if (!first_) text_ << ",\n";
@@ -138,33 +147,39 @@ class Writer {
       metadata("process_name", pid, 0, "name", json_quoted(platform_.memories[m].name));
       metadata("process_sort_index", pid, 0, "sort_index", std::to_string(pid));
     }
-    for (std::size_t s = 0; s < schedule_.streams.size(); ++s) stream_name(id_at<StreamId>(s));
+    std::vector<bool> apart(schedule_.streams.size(), false);
+    for (const Step& step : schedule_.steps) {
+      if (is_apart(step)) apart[step.stream.index] = true;
+    }
+    for (std::size_t s = 0; s < schedule_.streams.size(); ++s) stream_name(id_at<StreamId>(s), apart[s]);
   }
 
-  void stream_name(StreamId id) {
+  void thread_name(DeviceId device, std::int64_t tid, std::string_view name, std::uint32_t place) {
+    metadata("thread_name", process(device), tid, "name", json_quoted(name));
+    metadata("thread_sort_index", process(device), tid, "sort_index", std::to_string(place));
+  }
+
+  void stream_name(StreamId id, bool has_collectives_apart) {
     const Stream& stream = schedule_[id];
     std::size_t same_before = 0;
     for (std::uint32_t s = 0; s < id.index; ++s) {
       const Stream& other = schedule_.streams[s];
       if (other.device == stream.device && other.way == stream.way) ++same_before;
     }
-    std::string name = lane_name(stream.way, platform_);
+    std::string name = stream.way.exchanges() ? "overlapped collectives" : lane_name(stream.way, platform_);
     if (same_before > 0) name += " " + std::to_string(same_before + 1);
-    metadata("thread_name", process(stream.device), thread(id), "name", json_quoted(name));
-    metadata("thread_sort_index", process(stream.device), thread(id), "sort_index", std::to_string(id.index));
+    thread_name(stream.device, thread(id), name, 2 * id.index);
+    if (!has_collectives_apart) return;
+    thread_name(stream.device, thread_of_collectives(id), "collectives in " + name, 2 * id.index + 1);
   }
 
-  std::string_view name_of(const Step& step) const {
-    if (step.op != no_op) return op_names_[step.op.index];
-    for (const Slice slice : {step.allocates, step.reads, step.writes}) {
-      if (slice.count > 0) return tensor_names_[schedule_[schedule_.buffers_in(slice)[0]].tensor.index];
-    }
-    return "\"wait\"";
+  std::string name_of(const Step& step) const {
+    return step.op != no_op ? op_names_[step.op.index] : json_quoted(step_name(graph_, schedule_, step));
   }
 
   /// `"pid":1,"tid":1000000`
   void place(const Step& step) {
-    text_ << "\"pid\":" << process(schedule_[step.stream].device) << ",\"tid\":" << thread(step.stream);
+    text_ << "\"pid\":" << process(schedule_[step.stream].device) << ",\"tid\":" << lane(step);
   }
 
   void slice(StepId id) {
@@ -185,7 +200,9 @@ class Writer {
     text_ << "}}";
   }
 
-  /// Arrows wherever what a step reads was made on another stream, and one of the two is a copy.
+  bool moves(const Step& step) const { return step.work.is_transfer() || is_collective(graph_, step); }
+
+  /// Arrows wherever what a step reads was made in another lane, and one of the two is a copy or a collective.
   void flows() {
     constexpr std::uint32_t nobody = no_op.index;
     std::vector<std::uint32_t> maker(schedule_.buffers.size(), nobody);
@@ -197,7 +214,7 @@ class Writer {
         if (from == nobody || from == last || from == s) continue;
         last = from;
         const Step& made = schedule_.steps[from];
-        if (made.stream != step.stream && (made.work.is_transfer() || step.work.is_transfer())) arrow(from, s);
+        if (lane(made) != lane(step) && (moves(made) || moves(step))) arrow(from, s);
       }
       for (const Slice slice : {step.allocates, step.writes}) {
         for (const BufferId b : schedule_.buffers_in(slice)) maker[b.index] = s;
@@ -272,7 +289,7 @@ class Writer {
   const Platform& platform_;
   const Schedule& schedule_;
   const Timeline& timeline_;
-  std::vector<std::string> op_names_, tensor_names_;
+  std::vector<std::string> op_names_;
   Text text_;
   std::int64_t arrows_ = 0;
   bool first_ = true;

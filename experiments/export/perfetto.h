@@ -10,9 +10,10 @@
 
 namespace plimsoll {
 
-/// One process a device with one thread a stream, one slice a step, one stacked counter a memory (live bytes by kind of
-/// tensor), arrows from the maker of what is copied to the copy and on to its readers. Dates are whole nanoseconds,
-/// written in microseconds.
+/// One process a device with one thread a stream, and one more for the collectives of a stream that does other things;
+/// one slice a step, one stacked counter a memory (live bytes by kind of tensor), arrows from the maker of what is
+/// copied or exchanged to the copy or collective and on to its readers. Dates are whole nanoseconds, written in
+/// microseconds.
 std::string perfetto_timeline(const Problem&, const Schedule&, const Timeline&, std::string_view made_by = "");
 
 }  // namespace plimsoll

@@ -224,22 +224,21 @@ std::string with_chosen_replicas(const Pipeline& strategy, const Problem& proble
   return is_chosen ? text_of(passes) : strategy.text;
 }
 
+/// Whether what is simulated is the schedule itself.
+bool runs_as_planned(const Question& question, const Problem& problem) {
+  return question.transfers == Transfers::link && !have_issuing_hosts(problem.platform);
+}
+
 /// What a schedule comes to, whatever the budget: simulated and judged once.
 struct Judged {
   Answer answer;             ///< as if it fitted
   std::vector<Bytes> peaks;  ///< by memory
 };
 
-/// With transfers as the question has them, and hosts that issue kernels.
 Timeline timeline_of(const Question& question, const Problem& problem, Simulator& simulator, const Schedule& schedule) {
-  const auto with_copies = [&](const Schedule& of) {
-    if (question.transfers == Transfers::link) return simulator.simulate(of);
-    const Retimed sent = with_transfers(of, problem.platform, question.transfers);
-    return of_first(sent, simulator.simulate(sent.schedule));
-  };
-  if (!have_issuing_hosts(problem.platform)) return with_copies(schedule);
-  const Retimed issued = issued_by_hosts(schedule, problem);
-  return of_first(issued, with_copies(issued.schedule));
+  if (runs_as_planned(question, problem)) return simulator.simulate(schedule);
+  const Retimed run = as_run(question, problem, schedule);
+  return of_first(run, simulator.simulate(run.schedule));
 }
 
 Judged judged(const Question& question, const Problem& problem, Bounds& bounds, Simulator& simulator,
@@ -386,6 +385,16 @@ std::optional<Bytes> capacity_for(const Problem& problem, std::span<const Pass> 
 }
 
 }  // namespace
+
+Retimed as_run(const Question& question, const Problem& problem, const Schedule& schedule) {
+  Retimed run{schedule, {}};
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) run.steps.push_back(id_at<StepId>(s));
+  if (have_issuing_hosts(problem.platform)) run = issued_by_hosts(schedule, problem);
+  if (question.transfers == Transfers::link) return run;
+  Retimed sent = with_transfers(run.schedule, problem.platform, question.transfers);
+  for (StepId& step : run.steps) step = sent.steps[step.index];
+  return {std::move(sent.schedule), std::move(run.steps)};
+}
 
 ProblemOutcome problem_of(const Question& question, Trace trace, Platform platform) {
   ProblemOutcome made = untransformed(question, std::move(trace), std::move(platform));

@@ -142,6 +142,9 @@ std::optional<Bytes> capacity_of(const Platform&);
 /// In one sentence which host or disk it does not fit, by the event engine; planners answer for devices.
 std::optional<std::string> beyond_host_or_disk(const Problem&, const Schedule&);
 
+/// What is simulated of a schedule: with transfers as the question has them, and hosts that issue kernels.
+Retimed as_run(const Question&, const Problem&, const Schedule&);
+
 /// The engine's timeline of a schedule.
 Timeline simulate(const Schedule&, const Platform&, Engine);
 

@@ -11,6 +11,8 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
+#include "sim/core/tolerance.h"
+#include "sim/measure/contention.h"
 #include "sim/measure/op_parts.h"
 
 namespace plimsoll {
@@ -27,6 +29,7 @@ struct Span {
   double start, finish;
   TimeCause cause;
   std::uint32_t number = 0;
+  std::uint32_t step = no_op.index;  ///< whose time it is, unless it is idle
 };
 
 /// Numbers of some, ascending.
@@ -36,6 +39,7 @@ using SpanNumbers = std::vector<std::uint32_t>;
 struct OfDevice {
   std::array<double, Names<TimePartKind>::all.size()> part{};
   std::map<std::string, double, std::less<>> exchange;
+  double contention = 0;
 
   double& operator[](TimePartKind kind) { return part[static_cast<std::size_t>(kind)]; }
   double operator[](TimePartKind kind) const { return part[static_cast<std::size_t>(kind)]; }
@@ -68,6 +72,25 @@ class Parting {
     }
   }
 
+  /// Contention is a part of its own from now on. `alone`: the same schedule without it.
+  void set_contention_apart(const Schedule& alone) {
+    for (std::size_t s = 0; s < alone.steps.size(); ++s) {
+      const double ran = (timeline_.steps[s].finish - timeline_.steps[s].start).value;
+      const double beyond = ran - alone.steps[s].work.seconds.value;
+      contended_.push_back(beyond > model_tolerance * ran ? beyond / ran : 0);
+    }
+  }
+
+  std::vector<DeviceTime> by_device() {
+    std::vector<DeviceTime> made;
+    for (const std::uint32_t d : used()) {
+      const OfDevice of = of_device(d);
+      made.push_back({DeviceId{d}, listed(of), Seconds{of.contention}});
+      std::erase_if(made.back().parts, [](const TimePart& part) { return part.kind == TimePartKind::imbalance; });
+    }
+    return made;
+  }
+
   std::vector<TimePart> run() {
     std::vector<OfDevice> devices;
     for (const std::uint32_t d : used()) devices.push_back(of_device(d));
@@ -81,19 +104,28 @@ class Parting {
     using enum TimePartKind;
     mean[imbalance] = std::max(0.0, busiest.busy() - mean.busy());
     for (const TimePartKind bubble : {fill_and_drain, waits}) mean[bubble] = busiest[bubble];
-    std::vector<TimePart> made;
-    for (const auto& [kind, name] : Names<TimePartKind>::all) {
-      if (kind != exchange) {
-        made.push_back({kind, "", Seconds{mean[kind]}});
-        continue;
-      }
-      for (const auto& [axis, seconds] : mean.exchange) made.push_back({exchange, axis, Seconds{seconds}});
-    }
-    return made;
+    return listed(mean);
   }
 
  private:
   static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+  static std::vector<TimePart> listed(const OfDevice& of) {
+    std::vector<TimePart> made;
+    for (const auto& [kind, name] : Names<TimePartKind>::all) {
+      if (kind != TimePartKind::exchange) {
+        made.push_back({kind, "", Seconds{of[kind]}});
+        continue;
+      }
+      for (const auto& [axis, seconds] : of.exchange) made.push_back({kind, axis, Seconds{seconds}});
+    }
+    return made;
+  }
+
+  /// The share of a step's time that is contention, where that is apart.
+  double contended(std::uint32_t step) const {
+    return contended_.empty() || step == no_op.index ? 0 : contended_[step];
+  }
 
   /// Devices that compute; the first one where none does.
   std::set<std::uint32_t> used() const {
@@ -116,7 +148,7 @@ class Parting {
     const Stream& stream = schedule_[step.stream];
     const double start = timeline_.steps[s].start.value, finish = timeline_.steps[s].finish.value;
     const auto span = [&](TimeCause cause, std::uint32_t device, std::uint32_t number = 0) {
-      spans_[device].push_back({start, finish, cause, number});
+      spans_[device].push_back({start, finish, cause, number, static_cast<std::uint32_t>(s)});
     };
     const std::uint32_t device = stream.device.index;
     if (step.op != no_op) add_issue(step, device, start, stream_ended);
@@ -147,16 +179,17 @@ class Parting {
 
   /// A value that the device has sent, where nothing that the step waits for comes later.
   void add_awaited_send(const Step& step, std::uint32_t device, double stream_ended) {
-    const Step* last = nullptr;
+    std::optional<StepId> last;
     Interval latest{.start = {}, .finish = Seconds{stream_ended}};
     for (const StepId wait : schedule_.waits_of(step)) {
       if (timeline_.steps[wait.index].finish <= latest.finish) continue;
       latest = timeline_.steps[wait.index];
-      last = &schedule_[wait];
+      last = wait;
     }
-    if (last == nullptr || last->kind != StepKind::send || !last->work.is_transfer()) return;
-    if (schedule_[last->stream].device.index != device) return;
-    spans_[device].push_back({latest.start.value, latest.finish.value, TimeCause::receives, axis(pipeline_axis)});
+    if (!last || schedule_[*last].kind != StepKind::send || !schedule_[*last].work.is_transfer()) return;
+    if (schedule_[schedule_[*last].stream].device.index != device) return;
+    spans_[device].push_back(
+        {latest.start.value, latest.finish.value, TimeCause::receives, axis(pipeline_axis), last->index});
   }
 
   /// What its host has not issued when everything else is there.
@@ -214,22 +247,28 @@ class Parting {
     const auto first = std::ranges::find_if(now, [](const auto& spans) { return !spans.empty(); });
     const auto cause = static_cast<TimeCause>(first - now.begin());
     using enum TimePartKind;
+    double time = until - from;
+    if (cause != TimeCause::computes && cause != TimeCause::nothing) {
+      const double beyond = time * contended(spans_[device][first->front()].step);
+      made.contention += beyond;
+      time -= beyond;
+    }
     switch (cause) {
       case TimeCause::computes:
-        for (const std::uint32_t k : *first) computed[k] += (until - from) / static_cast<double>(first->size());
+        for (const std::uint32_t k : *first) computed[k] += time / static_cast<double>(first->size());
         break;
       case TimeCause::exchanges:
       case TimeCause::receives:
-        made.exchange[axes_[spans_[device][*first->begin()].number]] += until - from;
+        made.exchange[axes_[spans_[device][first->front()].number]] += time;
         break;
       case TimeCause::updates_on_host:
-        made[updates] += until - from;
+        made[updates] += time;
         break;
       case TimeCause::copies:
-        made[copies] += until - from;
+        made[copies] += time;
         break;
       case TimeCause::is_issued:
-        made[launches] += until - from;
+        made[launches] += time;
         break;
       case TimeCause::nothing: {
         const double steady = std::min(until, last_forward_[device]) - std::max(from, first_backward_[device]);
@@ -243,6 +282,9 @@ class Parting {
   /// Of a step `seconds`, as far as no other one computes at the same time.
   void add_computed(std::uint32_t device, std::uint32_t s, double seconds, OfDevice& made) {
     const Step& step = schedule_.steps[s];
+    const double uncontended = 1 - contended(s);
+    made.contention += (1 - uncontended) * seconds;
+    seconds *= uncontended;
     using enum TimePartKind;
     if (step.kind == StepKind::update) {
       made[updates] += seconds;
@@ -263,7 +305,7 @@ class Parting {
       known += (saves ? each.exposed : each.exposed_unsaved).value;
     }
     const Interval& ran = timeline_.steps[s];
-    const double share = seconds / std::max(known, (ran.finish - ran.start).value);
+    const double share = seconds / std::max(known, uncontended * (ran.finish - ran.start).value);
     double rest = seconds;
     for (const ExchangeShare& each : parts_.exchanges(step.op)) {
       const double exposed = share * (saves ? each.exposed : each.exposed_unsaved).value;
@@ -288,6 +330,7 @@ class Parting {
   std::vector<std::vector<Span>> spans_;               // by device
   std::vector<double> first_backward_, last_forward_;  // by device: dates
   std::vector<std::string> axes_;
+  std::vector<double> contended_;  // by step: shares; empty: not apart
 };
 
 }  // namespace
@@ -295,6 +338,13 @@ class Parting {
 std::vector<TimePart> time_parts(const Problem& problem, const Schedule& schedule, const Timeline& timeline) {
   EXPECTS(timeline.steps.size() == schedule.steps.size());
   return Parting(problem, schedule, timeline).run();
+}
+
+std::vector<DeviceTime> time_by_device(const Problem& problem, const Schedule& schedule, const Timeline& timeline) {
+  EXPECTS(timeline.steps.size() == schedule.steps.size());
+  Parting parting(problem, schedule, timeline);
+  parting.set_contention_apart(without_contention(schedule, problem.platform));
+  return parting.by_device();
 }
 
 }  // namespace plimsoll

@@ -41,6 +41,17 @@ struct TimePart {
 /// there as far as the schedule has them.
 std::vector<TimePart> time_parts(const Problem&, const Schedule&, const Timeline&);
 
+/// An iteration on one of the devices that compute, for the makespan is also the sum of what is done there.
+struct DeviceTime {
+  DeviceId device;
+  std::vector<TimePart> parts;  ///< as of all, without imbalance
+  Seconds contention;           ///< of the time of its steps and of exposed ones what they take beyond what each takes
+                                ///< alone: they share links, memories or hosts, or copies slow kernels. In no part
+};
+
+/// Ascending. The parts and the contention of each sum to the makespan; none is negative.
+std::vector<DeviceTime> time_by_device(const Problem&, const Schedule&, const Timeline&);
+
 template <>
 struct Names<TimePartKind> {
   static constexpr std::array all{std::pair{TimePartKind::ideal, "ideal"},

@@ -61,6 +61,13 @@ class Smoke:
         self.run(f"simulate {ask} --allocator cuda --within reserved")
         self.run(f"plan {ask} --guaranteed -o {{}}/s.json --addresses {{}}/addresses.json")
         self.run(f"check --schedule {{}}/s.json --trace {CHAIN} --platform {{}}/machine.yaml")
+        self.run(f"explain {{}}/s.json --trace {CHAIN} --platform {{}}/machine.yaml --engine event --json")
+        self.run(f"explain {ask}")
+        for format in ("perfetto", "csv", "dot", "trace"):
+            self.run(f"export {format} --schedule {{}}/s.json --trace {CHAIN} --platform {{}}/machine.yaml -o {{}}/exported.{format}")
+        self.run(f"export chakra {ask} --engine event -o {{}}/chakra")
+        self.run("import dot {}/exported.dot -o {}/imported.json")
+        self.run("describe {}/exported.trace")
         self.run("verify tests/program/graph.order --library tests/program/library.json")
         self.run("bounds --trace gpt4_ops_w256_t128_b4_cpu --platform ib_2x8_h100")
         self.run("load --trace transformer:layers=1,width=64,heads=4,sequence=64,vocabulary=64 --platform h200 --vary batch "

@@ -27,6 +27,7 @@ NETWORK = f"--trace {readers.NETWORK} --platform validate/cpu_link.yaml"
 # What each command prints, {made} being the folder of readers.prepare().
 PRINTING = {
     "simulate": f"simulate --json {SMALL}", "plan": f"plan {SMALL}", "bounds": "bounds --trace uniform:6 --platform ideal",
+    "explain": f"explain --without-better {SMALL}",
     "check": "check --trace uniform:4 --platform ideal --schedule {made}/plain.json", "list": "list traces", "verify": "verify tests/program/graph.order",
     "describe": "describe h200", "merge": "merge {made}/sweep -o {folder}/merged", "report": "report {made}/sweep -o {folder}/report",
     "replay": f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1",
@@ -47,6 +48,7 @@ WRITING = [
     f"plan {SMALL} -o {{out}}", f"plan {SMALL} -o {{made}}/written.json --addresses {{out}}", "import checkmate-graph {made}/checkmate.json -o {out}", "import dtr-log {made}/dtr.log -o {out}",
     "import pardnn-dag {made}/pardnn.dag -o {out}", "import dot {made}/net.dot -o {out}",
     "export pipeline-csv --trace gpt12_w768_t256_b4_cpu --platform h100_sxm_8 --strategy '1f1b(stages=2)' --micro-batches 200 -o {out}",
+    f"export perfetto {SMALL} -o {{out}}", f"export csv {SMALL} -o {{out}}", f"export dot {SMALL} -o {{out}}", f"export trace {SMALL} -o {{out}}",
     "import pipedream {made}/profile.txt -o {out}", "import piper {made}/piper.json -o {out}", "import sapp {made}/sapp.json -o {out}",
     "import dnn-partitioning {made}/placement.json -o {out}",
     f"replay {NETWORK} --schedule {{made}}/network.json --backend cpu --pace memcpy --repetitions 1 --timeline {{out}}",
@@ -59,7 +61,7 @@ FOLDERS = ["sweep {made}/swept.yaml -o {out}", "report {made}/sweep -o {out}", "
 READING = [
     "describe {file}", "bounds --trace {file} --platform ideal", "simulate --trace {file} --platform ideal --strategy store_all",
     "plan --trace {file} --platform ideal --strategy store_all", "bounds --trace uniform:3 --platform {file}",
-    "check --schedule {file} --trace uniform:4 --platform ideal", "verify {file} --trace uniform:4 --platform ideal", f"replay {NETWORK} --schedule {{file}} --backend cpu",
+    "check --schedule {file} --trace uniform:4 --platform ideal", "explain {file} --trace uniform:4 --platform ideal", "verify {file} --trace uniform:4 --platform ideal", f"replay {NETWORK} --schedule {{file}} --backend cpu",
     "import checkmate-graph {file} -o {folder}/t.json",
     "import pardnn-dag {file} -o {folder}/t.json", "import dot {file} -o {folder}/t.json", "import fx {file} -o {folder}/t.json",
     "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "splits {file}", "import pipedream {file} -o {folder}/t.json",
