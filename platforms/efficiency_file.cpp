@@ -141,17 +141,21 @@ constexpr double least_spread = 0.01, most_spread = 100;
 const std::vector<std::string_view> collective_sizes{"ranks", "bytes"};
 constexpr double microsecond = 1e-6;
 
-/// By operation, with times in microseconds; and the network's share.
+/// By operation, with times in microseconds; the network's share, and whether switches sum.
 void read_collectives(Efficiency& e, const YamlCursor& cursor) {
   cursor.object([&](std::string_view key, const YamlCursor& value) {
     if (key == "network") {
       e.network_share = value.number(least_share, 1);
       return;
     }
+    if (key == "nvls") {
+      e.nvls = value.boolean();
+      return;
+    }
     const std::optional<CollectiveKind> kind = from_name<CollectiveKind>(key);
     if (!kind || *kind == CollectiveKind::broadcast) {
       return value.complain_unknown_key(
-          std::vector<std::string_view>{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "network"});
+          std::vector<std::string_view>{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "network", "nvls"});
     }
     std::optional<SizeGrid> read = read_grid(value, collective_sizes, time_values);
     if (!read) return;
@@ -330,8 +334,10 @@ std::string written_efficiency(const Efficiency& efficiency, const std::string& 
       text += fmt::format("    {}:\n", size) + written_grid(grid, attention_sizes, 6);
     }
   }
-  if (efficiency.network_share != 1 || !efficiency.collectives.empty()) text += "collectives:\n";
+  const bool has_collectives = efficiency.network_share != 1 || efficiency.nvls || !efficiency.collectives.empty();
+  if (has_collectives) text += "collectives:\n";
   if (efficiency.network_share != 1) text += fmt::format("  network: {:.4g}\n", efficiency.network_share);
+  if (efficiency.nvls) text += "  nvls: true\n";
   for (const auto& [kind, grid] : efficiency.collectives) {
     text +=
         fmt::format("  {}:\n", written(kind)) + written_grid(grid, collective_sizes, 4, time_values.key, microsecond);

@@ -140,6 +140,8 @@ const Field<DeviceKind, const YamlCursor&> device_fields[] = {
     {"host_launch", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.host_launch = c.seconds(); }},
     {"overlap_slowdown", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.overlap_slowdown = read_slowdown(c); }},
+    {"memory_overlap_slowdown", optional,
+     [](DeviceKind& k, const YamlCursor& c) { k.device.memory_overlap_slowdown = read_slowdown(c); }},
     {"codecs", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.codec_rates = read_codec_rates(c); }},
     {"efficiency", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.efficiency = read_efficiency(c); }},
     {"streams", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.compute_streams = c.count(); }},

@@ -37,7 +37,8 @@ struct Device {
   std::optional<BytesPerSecond> memory_bandwidth;
   Seconds launch_overhead;
   Seconds host_launch;  ///< that its host takes to issue one kernel, ahead of the device; 0: hosts hold nothing up
-  std::vector<double> overlap_slowdown{1.0};  ///< kernel slow-down with 0, 1, 2, ... copies in flight on this device
+  std::vector<double> overlap_slowdown{1.0};    ///< kernel slow-down with 0, 1, 2, ... copies in flight on this device
+  std::vector<double> memory_overlap_slowdown;  ///< of kernels that its memory bounds; empty: as the others
   std::uint32_t compute_streams = 1;
   bool takes_trace_times = false;      ///< `ideal`: every duration is the trace's, whatever it was measured on
   std::vector<CodecRate> codec_rates;  ///< measured; a codec of no kind in it takes the time of what it moves

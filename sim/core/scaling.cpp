@@ -147,6 +147,14 @@ std::optional<TimedBy> timed_by(const Graph& graph, const Op& op, const Device& 
   return found ? found->by : TimedBy::roofline;
 }
 
+bool is_memory_bound(const Graph& graph, const Op& op, const Device& device) {
+  if (device.memory_overlap_slowdown.empty() || !op.bytes_moved || !device.memory_bandwidth) return false;
+  const std::optional<FlopsPerSecond> peak = peak_of(device, computing_dtype(graph.source, cost_of(graph, op)));
+  const Flops flops = op.flops.value_or(Flops{0});
+  if (flops.count == 0) return true;
+  return peak && op.traffic * (*op.bytes_moved / *device.memory_bandwidth) >= flops / *peak;
+}
+
 std::optional<Seconds> duration(const Graph& graph, const Op& op, const Device& device, Saving saving,
                                 std::uint32_t implementation) {
   const Source& source = graph.source;

@@ -52,6 +52,7 @@ class KernelTimes {
 
   std::string name, model;   ///< of the file; the GPU that was measured
   double network_share = 1;  ///< of what a node's network carries: what collectives over several nodes reach
+  bool nvls = false;         ///< the switches of its nodes sum all_reduces (NVLink SHARP), as trees of nodes begin with
 };
 
 /// What the roofline needs to know of one op.
@@ -81,6 +82,10 @@ std::optional<Seconds> duration(const Graph&, const Op&, const Device&, Saving, 
 /// By which figures the time of an op of a re-scaled graph was found; nothing where it is measured or pinned. Of a
 /// stage that of the kernel that takes the longest.
 std::optional<TimedBy> timed_by(const Graph&, const Op&, const Device&);
+
+/// Whether its device's memory bounds the kernel: its bytes take at least as long as its flops, by the roofline. Only
+/// where the device says that copies slow such kernels down otherwise, and the op says what it moves.
+bool is_memory_bound(const Graph&, const Op&, const Device&);
 
 /// Who runs the backward: a caller, stage by stage, who holds each boundary tensor until its last reader is done; or
 /// autograd in one call, which frees tensors while an op still runs.

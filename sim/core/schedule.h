@@ -83,6 +83,7 @@ struct Step {
   std::uint32_t micro_batch = 0, replica = 0;  ///< of an update: which one of the iteration, counted from 0
   CollectiveId collective = no_collective;
   Work work;
+  bool memory_bound = false;  ///< a kernel that its device's memory bounds, where copies slow these down otherwise
   Bytes workspace;  ///< live from start to finish: in the memory where the stream computes; a copy's in its device's
   bool measured = false;  ///< `work` and `workspace` were measured: check() does not hold them against the model
   Slice reads;            ///< buffers whose contents it needs

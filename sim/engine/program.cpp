@@ -96,19 +96,28 @@ class Flattener {
   void add_devices() {
     for (const Device& device : platform_.devices) {
       EXPECTS(!device.overlap_slowdown.empty());
-      program_.devices.push_back({.first_speed = size_of(program_.speeds)});
-      for (const double slowdown : device.overlap_slowdown) {
-        EXPECTS(slowdown > 0 && std::isfinite(slowdown));
-        program_.speeds.push_back(1 / slowdown);
-      }
+      add_speeds(device.overlap_slowdown);
+    }
+    for (const Device& device : platform_.devices) {
+      memory_bound_.push_back(device.memory_overlap_slowdown.empty() ? none : size_of(program_.devices));
+      if (memory_bound_.back() != none) add_speeds(device.memory_overlap_slowdown);
     }
     program_.devices.push_back({.first_speed = size_of(program_.speeds)});
+  }
+
+  /// One more device, whose kernels are slowed down so.
+  void add_speeds(const std::vector<double>& slowdowns) {
+    program_.devices.push_back({.first_speed = size_of(program_.speeds)});
+    for (const double slowdown : slowdowns) {
+      EXPECTS(slowdown > 0 && std::isfinite(slowdown));
+      program_.speeds.push_back(1 / slowdown);
+    }
   }
 
   void add_streams() {
     for (const Stream& stream : schedule_.streams) {
       EXPECTS(stream.device.index < platform_.devices.size());
-      program_.streams.push_back({.device = stream.device.index});
+      program_.streams.push_back({.device = stream.device.index, .memory_bound = memory_bound_[stream.device.index]});
       ProgramDevice& device = program_.devices[stream.device.index];
       ++device.streams;
       if (stream.way == way::compute) ++device.kernel_streams;
@@ -116,6 +125,7 @@ class Flattener {
     for (std::size_t d = 0; d < platform_.devices.size(); ++d) {
       const Device& device = platform_.devices[d];
       const std::uint32_t used = program_.devices[d].kernel_streams;
+      if (memory_bound_[d] != none) program_.devices[memory_bound_[d]].kernel_streams = used;
       if (used <= device.compute_streams) continue;
       throw EngineError("device '" + device.name + "' runs " + std::to_string(device.compute_streams) +
                         " compute stream(s) at once; the schedule has " + std::to_string(used) + " there");
@@ -207,7 +217,10 @@ class Flattener {
     for (const MemoryId end : {endpoints.from, endpoints.to}) {
       if (memory_[end.index] != none) found.links.push_back(memory_[end.index]);
       const std::optional<DeviceId> device = platform_[end].device;
-      if (device && is_slowed_down(*device)) found.devices.push_back(device->index);
+      if (!device || !is_slowed_down(*device)) continue;
+      found.devices.push_back(device->index);
+      const std::uint32_t other = memory_bound_[device->index];
+      if (other != none) found.devices.push_back(other);
     }
     return found;
   }
@@ -241,8 +254,10 @@ class Flattener {
   }
 
   bool is_slowed_down(DeviceId device) const {
-    const std::vector<double>& slowdown = platform_[device].overlap_slowdown;
-    return std::ranges::any_of(slowdown, [&](double s) { return s != slowdown.front(); });
+    const auto changes = [](const std::vector<double>& slowdown) {
+      return std::ranges::any_of(slowdown, [&](double s) { return s != slowdown.front(); });
+    };
+    return changes(platform_[device].overlap_slowdown) || changes(platform_[device].memory_overlap_slowdown);
   }
 
   void add_resident() {
@@ -306,6 +321,8 @@ class Flattener {
     } else if (schedule_[step.stream].way != way::compute) {
       flat.kind = StepClass::delay;
     }
+    flat.device = schedule_[step.stream].device.index;
+    if (step.memory_bound && memory_bound_[flat.device] != none) flat.device = memory_bound_[flat.device];
     // A list too long for these is found at the end.
     flat.first_allocation = static_cast<std::uint32_t>(program_.allocations.size());
     flat.first_free = static_cast<std::uint32_t>(program_.frees.size());
@@ -378,6 +395,7 @@ class Flattener {
   const Platform& platform_;
   RouteFinder finder_;
   Program program_;
+  std::vector<std::uint32_t> memory_bound_;  ///< per device: that of its kernels that its memory bounds
   std::vector<FlatLink> links_;
   std::vector<std::uint32_t> up_, down_;  ///< per link of the platform: its index in links_ in that direction
   std::vector<std::uint32_t> memory_;     ///< per memory: the same, where copies share it
@@ -400,7 +418,7 @@ bool is_anything_shared(const Program& program) {
   };
   return std::ranges::any_of(program.steps, [&](const ProgramStep& step) {
     if (step.kind == StepClass::transfer) return step.bytes > 0;
-    return step.kind == StepClass::kernel && !step.is_instant() && is_slowed_down(program.streams[step.stream].device);
+    return step.kind == StepClass::kernel && !step.is_instant() && is_slowed_down(step.device);
   });
 }
 

@@ -35,6 +35,7 @@ struct ProgramStep {
   std::uint32_t first_successor = 0;   ///< its steps in `successors` end where those of the next step begin
   std::uint32_t first_allocation = 0;  ///< the same in `allocations`
   std::uint32_t first_free = 0;        ///< the same in `frees`
+  std::uint32_t device = none;         ///< of a kernel: whose speed it has
   StepClass kind = StepClass::kernel;
 
   /// Whether it finishes at the date at which it starts, one round later.
@@ -43,6 +44,7 @@ struct ProgramStep {
 
 struct ProgramStream {
   std::uint32_t device = 0;
+  std::uint32_t memory_bound = none;  ///< the device of its kernels that a memory bounds, where they have one
   std::uint32_t first_step = none;
 };
 
@@ -55,6 +57,8 @@ struct ProgramRoute {
 };
 
 /// A device's kernels run at `speeds[k]` while k transfers are in flight there, the last speed for any larger k.
+/// Behind the platform's devices come those of kernels that a memory bounds, of devices where these have speeds of
+/// their own.
 struct ProgramDevice {
   std::uint32_t first_speed = 0;
   std::uint32_t streams = 0, kernel_streams = 0;  ///< all of its streams; those that run kernels

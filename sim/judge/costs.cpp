@@ -136,6 +136,18 @@ std::optional<double> seconds_by_host(const Graph& graph, const Op& op, const Me
   return host.bandwidth ? std::max(computing, bytes / host.bandwidth->value) : computing;
 }
 
+/// Whether a kernel waits for its device's memory rather than for its processor: sums of gradients and packing do.
+bool waits_for_memory(const Graph& graph, OpId id, const Device& device) {
+  if (id == no_op) return true;
+  const Op& op = graph[id];
+  if (!op.bytes_moved || !device.memory_bandwidth) return false;
+  const double moving = op.traffic * static_cast<double>(op.bytes_moved->count) / device.memory_bandwidth->value;
+  const double flops = op.flops ? op.flops->count : 0;
+  if (flops == 0) return true;
+  const auto peak = device.peak.find(reads_8_bits(graph, op) ? "fp8" : graph.source.dtype);
+  return peak != device.peak.end() && moving >= flops / peak->second.value;
+}
+
 std::string written_seconds(std::optional<double> seconds) {
   return seconds ? std::to_string(*seconds) + " s" : "not known on its device";
 }
@@ -156,6 +168,7 @@ class CostJudge final : public Judge {
   void judge_cost_of_op(StepId s);
   void judge_cost_on_host(StepId s);
   void judge_cost_of_sum(StepId s);
+  void judge_bound(StepId s);
   Bytes workspace_of(const Step& step, bool keeps, bool in_one_call) const;
   void judge_cost_of_copy(StepId s);
   void judge_stream_of_copy(StepId s, BufferId from, BufferId to);
@@ -170,6 +183,7 @@ void CostJudge::states(StepId s) {
   if (step.measured && step.workspace < Bytes{0}) {
     return report(Rule::wrong_cost, s, text(s) + " declares as measured a workspace below 0, which only a model has");
   }
+  judge_bound(s);
   if (step.op != no_op) return judge_cost_of_op(s);
   if (moves && step.collective == no_collective) return judge_cost_of_copy(s);
   const bool converts = !moves && step.reads.count + step.writes.count + step.allocates.count > 0;
@@ -182,6 +196,21 @@ void CostJudge::states(StepId s) {
   if (moves) return;  // a collective's flow
   if (converts) return judge_cost_of_sum(s);
   if (step.work.seconds != Seconds{0}) report(Rule::wrong_cost, s, text(s) + " only frees, but takes time");
+}
+
+/// Where copies slow kernels that wait for the memory down otherwise, these say so, and no other step does.
+void CostJudge::judge_bound(StepId s) {
+  const Step& step = schedule_[s];
+  const Stream& stream = schedule_[step.stream];
+  const Device& device = platform_[stream.device];
+  const bool computes = step.op != no_op || step.reads.count + step.writes.count + step.allocates.count > 0;
+  const bool is_kernel = computes && stream.way == way::compute && !step.work.is_transfer();
+  const bool is_bound =
+      is_kernel && !device.memory_overlap_slowdown.empty() && waits_for_memory(graph_, step.op, device);
+  if (step.memory_bound == is_bound) return;
+  report(Rule::wrong_cost, s,
+         text(s) + (is_bound ? " is a kernel that the memory bounds, and does not say so"
+                             : " says that the memory bounds it, which does not"));
 }
 
 /// A sum of gradients reads both and writes one.

@@ -112,6 +112,7 @@ void GradientOwners::add_up(const CopyKey& from, const CopyKey& sum, const Part&
   step.stream = copies_.stream(owner.device, way::compute);
   const OpCost cost{.measured = {}, .flops = Flops{0}, .bytes_moved = 3 * copies_.bytes_of(target)};
   step.work.seconds = duration(cost, graph_.source, problem_.platform[owner.device]).value_or(Seconds{0});
+  step.memory_bound = !problem_.platform[owner.device].memory_overlap_slowdown.empty();
   step.reads = {source.buffer};
   step.writes = {target.buffer};
   step.waits.assign(target.users.begin(), target.users.end());

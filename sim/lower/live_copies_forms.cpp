@@ -101,6 +101,7 @@ void LiveCopies::convert_chunk(TensorId t, const CopyKey& from, const CopyKey& t
     const double part = static_cast<double>(range.length.count) / static_cast<double>(tensor.bytes.count);
     step.work.seconds += part * codec.overhead;
   }
+  step.memory_bound = !on.memory_overlap_slowdown.empty();
   step.workspace = share(cost.workspace);
   take_waits(device, step.waits);
   step.reads = {source.buffer};

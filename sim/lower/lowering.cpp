@@ -477,6 +477,7 @@ class Lowering {
     step.micro_batch = micro_batch;
     step.work.seconds = on_device ? duration_on(problem_, id, here.device, saving, action.implementation)
                                   : copies_.duration_at(memory, id);
+    step.memory_bound = on_device && !is_beside && is_memory_bound(graph_, op, problem_.platform[here.device]);
     const bool goes_first = is_pinned_to_host(op) || (is_beside && op.phase == Phase::update);
     if (on_device && !is_beside) {
       copies_.take_waits(here.device, step.waits);

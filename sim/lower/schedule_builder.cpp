@@ -88,6 +88,7 @@ StepId ScheduleBuilder::add(const NewStep& step) {
                              .replica = step.replica,
                              .collective = step.collective,
                              .work = step.work,
+                             .memory_bound = step.memory_bound,
                              .workspace = step.workspace,
                              .measured = step.measured,
                              .reads = append(schedule_.buffer_list, step.reads),

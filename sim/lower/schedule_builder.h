@@ -20,6 +20,7 @@ struct NewStep {
   std::uint32_t implementation = 0;
   std::uint32_t micro_batch = 0, replica = 0;
   Work work;
+  bool memory_bound = false;
   Bytes workspace;
   std::vector<BufferId> reads, writes, allocates;
   std::vector<StepId> waits;  ///< duplicates and the predecessor on the same stream are dropped

@@ -45,6 +45,26 @@ double fastest(const std::array<Protocol, n>& protocols, double in_node, double 
   return least;
 }
 
+/// Sums in the nodes' switches, in each twice, and a tree between them.
+double nvls_tree(const KernelTimes& times, const NcclGroup& group, double bytes) {
+  constexpr double in_node = 25 * us, across = 14 * us, sent = 6.0 / 5;
+  const double network = times.network_share * group.network.value / (group.nodes > 2 ? 2 : 1);
+  const double in_switch =
+      times.collective(CollectiveKind::all_reduce, group.in_node, large_bytes)->value / large_bytes;
+  const double latency = in_node + 2 * std::ceil(std::log2(group.nodes)) * across;
+  return latency + bytes * std::max(sent / network, in_switch);
+}
+
+/// Whether the platform's links carry what was measured among so many ranks of a node. Where switches sum, each rank
+/// sends what is summed once, and gets the sum.
+bool carries(const KernelTimes& times, const NcclGroup& group, CollectiveKind kind, std::uint32_t ranks) {
+  constexpr double slack = 1.1;  // a platform states what copies reach, or the data sheet's rate
+  const std::optional<double> measured = measured_rate(times, kind, ranks);
+  const bool is_summed_in_switch = times.nvls && kind == CollectiveKind::all_reduce;
+  const double sent = is_summed_in_switch ? 1 / sent_share(kind, ranks) : 1;
+  return measured && sent * *measured <= slack * group.link.value;
+}
+
 std::optional<Seconds> across_nodes(const KernelTimes& times, const NcclGroup& group, CollectiveKind kind,
                                     double bytes) {
   const std::optional<double> measured = measured_rate(times, kind, group.in_node);
@@ -56,6 +76,9 @@ std::optional<Seconds> across_nodes(const KernelTimes& times, const NcclGroup& g
   if (kind == CollectiveKind::all_reduce) {
     const double levels = std::ceil(std::log2(group.nodes));
     least = std::min(least, fastest(tree_protocols, 2.0 * (group.in_node - 1), 2 * levels, 2 * bytes, rate));
+    if (times.nvls && group.in_node > 1 && carries(times, group, kind, group.in_node)) {
+      least = std::min(least, nvls_tree(times, group, bytes));
+    }
   }
   return Seconds{least};
 }
@@ -75,9 +98,7 @@ std::optional<Seconds> nccl_seconds(const KernelTimes& times, const NcclGroup& g
     const bool has_rule = kind != CollectiveKind::all_to_all && kind != CollectiveKind::broadcast;
     return is_known && has_rule ? across_nodes(times, group, kind, bytes) : std::nullopt;
   }
-  constexpr double slack = 1.1;  // a platform states what copies reach, or the data sheet's rate
-  const std::optional<double> rate = measured_rate(times, kind, group.ranks);
-  if (!rate || *rate > slack * group.link.value) return std::nullopt;
+  if (!carries(times, group, kind, group.ranks)) return std::nullopt;
   return times.collective(kind, group.ranks, bytes);
 }
 

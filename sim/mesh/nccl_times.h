@@ -24,6 +24,9 @@ struct NcclGroup {
 /// measured. Over N nodes the least of
 ///  - ring, of n ranks: r (n - 1) steps, r (N - 1) of them between nodes, and r (n - 1) / n bytes; r = 2 of all_reduce;
 ///  - tree, of all_reduce only: 2 (in_node - 1) steps in nodes and 2 log2(N) between them, and 2 bytes / 0.92;
+///  - NVLS tree, of all_reduce only, where the nodes' switches sum: a step in nodes and 2 log2(N) between them, and 6 /
+///  5
+///    bytes, twice that over more than two nodes; its bytes at least as long as in a node, where tables have NVLS too;
 /// each by the protocols Simple, LL128 and LL, at the node's network or its links, whichever is slower. A shift in one
 /// node: an all_gather of two ranks, which is one hop. Nothing for other operations, and where nothing was measured.
 std::optional<Seconds> nccl_seconds(const KernelTimes&, const NcclGroup&, CollectiveKind, double bytes);

@@ -48,6 +48,32 @@ TEST_CASE("an op's time on a device it was not measured on is the roofline's", "
   CHECK(reports(found(2), Rule::wrong_cost, 0));
 }
 
+TEST_CASE("check names a kernel that the memory bounds and does not say so, and one that says so in vain", "[check]") {
+  const auto found = [](std::vector<double> slowdown, std::int64_t bytes, bool says) {
+    return judged([&](Draft& draft, Schedule& s) {
+      Device& device = draft.platform.devices[0];
+      device.memory_overlap_slowdown = std::move(slowdown);
+      device.peak["fp32"] = {10};
+      device.memory_bandwidth = BytesPerSecond{4};
+      draft.graph.source.dtype = "fp32";
+      for (Op& op : draft.graph.ops) {
+        op.flops = Flops{20};
+        op.bytes_moved = Bytes{bytes};
+      }
+      for (Step& step : s.steps) {
+        if (step.op != no_op && s[step.stream].way == way::compute) step.memory_bound = says;
+      }
+    });
+  };
+  // 20 / 10 computing: 8 bytes take as long, 7 do not.
+  CHECK(found({1, 2}, 8, true).empty());
+  CHECK(reports(found({1, 2}, 8, false), Rule::wrong_cost, 0));
+  CHECK(found({1, 2}, 7, false).empty());
+  CHECK(reports(found({1, 2}, 7, true), Rule::wrong_cost, 0));
+  CHECK(found({}, 8, false).empty());
+  CHECK(reports(found({}, 8, true), Rule::wrong_cost, 0));
+}
+
 TEST_CASE("an update on a device takes as long as Adam takes for what it moves", "[check]") {
   const auto found = [](std::optional<BytesPerSecond> adam, double seconds) {
     return judged([&](Draft& draft, Schedule& s) {

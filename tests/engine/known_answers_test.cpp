@@ -160,6 +160,29 @@ TEST_CASE("transfers slow down the kernels of the devices at their ends, from st
   CHECK(timeline.steps[elsewhere.index].finish == Seconds{1});
 }
 
+TEST_CASE("transfers slow kernels that the memory bounds down by factors of their own", "[engine]") {
+  const Engine engine = any_engine();
+  INFO(engine.name);
+  const auto simulate = [&](const Platform& platform) {
+    Steps steps;
+    const std::vector<StepId> ids{steps.compute(0, 1), steps.memory_bound(0, 1), steps.memory_bound(0, 1, 1),
+                                  steps.timed(0, way::compute, 1, {}, 2)};
+    steps.copy(0, down, 0, 1, 5 * GB);
+    const Timeline timeline = engine.simulate(steps.builder.finish(), platform);
+    std::vector<double> finishes;
+    for (const StepId id : ids) finishes.push_back(timeline.steps[id.index].finish.value);
+    return finishes;
+  };
+  const Platform both =
+      PlatformBuilder(1).link(0, 1, 1e9).slow_down(0, {1, 2}).slow_down_memory_bound(0, {1, 4}).compute_streams(0, 3);
+  // A copy of 5 s. The second kernel has run 3 of 4 s of its slow time by then, and a quarter of it is left.
+  CHECK(simulate(both) == std::vector<double>{2, 5.25, 4, 2});
+  const Platform only = PlatformBuilder(1).link(0, 1, 1e9).slow_down_memory_bound(0, {1, 4}).compute_streams(0, 3);
+  CHECK(simulate(only) == std::vector<double>{1, 5, 4, 1});
+  const Platform alike = PlatformBuilder(1).link(0, 1, 1e9).slow_down(0, {1, 2}).compute_streams(0, 3);
+  CHECK(simulate(alike) == std::vector<double>{2, 4, 2, 2});
+}
+
 TEST_CASE("a step without a route on a copy stream is a delay that transfers do not slow down", "[engine]") {
   const Engine engine = any_engine();
   INFO(engine.name);

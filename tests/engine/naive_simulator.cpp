@@ -154,17 +154,20 @@ class Naive {
     for (std::uint32_t s = 0; s < states_.size(); ++s) {
       State& state = states_[s];
       if (state.is != State::running) continue;
-      state.rate = state.is_kernel ? 1 / slowdown(schedule_[schedule_.steps[s].stream].device) : 1;
+      state.rate = state.is_kernel ? 1 / slowdown(schedule_.steps[s]) : 1;
       if (!state.lanes.empty() && state.seconds == 0) flows.push_back(&state);
     }
     fill(flows);
   }
 
-  double slowdown(DeviceId device) const {
+  double slowdown(const Step& step) const {
+    const DeviceId device = schedule_[step.stream].device;
     const auto in_flight = static_cast<std::size_t>(std::ranges::count_if(states_, [&](const State& state) {
       return state.is == State::running && state.is_transfer && state.devices.contains(device.index);
     }));
-    const std::vector<double>& table = platform_[device].overlap_slowdown;
+    const Device& of = platform_[device];
+    const bool has_own = step.memory_bound && !of.memory_overlap_slowdown.empty();
+    const std::vector<double>& table = has_own ? of.memory_overlap_slowdown : of.overlap_slowdown;
     return table[std::min(in_flight, table.size() - 1)];
   }
 

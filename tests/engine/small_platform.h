@@ -46,6 +46,10 @@ class PlatformBuilder {
     platform_.devices[device].overlap_slowdown = std::move(table);
     return *this;
   }
+  PlatformBuilder& slow_down_memory_bound(std::uint32_t device, std::vector<double> table) {
+    platform_.devices[device].memory_overlap_slowdown = std::move(table);
+    return *this;
+  }
   PlatformBuilder& compute_streams(std::uint32_t device, std::uint32_t count) {
     platform_.devices[device].compute_streams = count;
     return *this;
@@ -81,6 +85,13 @@ class Steps {
     step.stream = builder.stream({device}, way, index);
     step.work.seconds = {seconds};
     step.waits = std::move(waits);
+    return builder.add(step);
+  }
+  StepId memory_bound(std::uint32_t device, double seconds, std::uint32_t index = 0) {
+    NewStep step;
+    step.stream = builder.stream({device}, way::compute, index);
+    step.work.seconds = {seconds};
+    step.memory_bound = true;
     return builder.add(step);
   }
   StepId compute(std::uint32_t device, double seconds, std::vector<StepId> waits = {}) {

@@ -93,6 +93,7 @@ class PlatformMaker {
     device.name = "gpu" + std::to_string(index);
     device.memory = {index};
     device.overlap_slowdown = quantities_.slowdown();
+    if (random_.chance(0.5)) device.memory_overlap_slowdown = quantities_.slowdown();
     device.compute_streams = random_.between(1, 3);
     add_memory(device.name, DeviceId{index});
     platform_.devices.push_back(std::move(device));
@@ -198,6 +199,7 @@ class ScheduleMaker {
       memory = ends.to;
     } else {
       step.work.seconds = quantities_.duration();
+      step.memory_bound = random_.chance(0.4);
       if (stream.updates && quantities_.all_scales()) step.work.seconds = quantities_.flow() / *stream.updates;
     }
     if (random_.chance(0.3)) step.workspace = quantities_.size();

@@ -87,7 +87,7 @@ source: none
 devices:
   - {name: gpu, model: M, memory: 80 GiB, peak: {fp32: 67 TFLOPS, bf16: 989TFLOPS}, memory_bandwidth: 3.35 TBps,
      adam: 310 GBps, launch_overhead: 3 us, host_launch: 9 us, overlap_slowdown: [1.0, 1.05], streams: 2,
-     codecs: [{codec: quantize, bits: 4, pack: 1.5 GBps, unpack: 3 GBps}, {codec: pool, window: 2, pack: 2 GBps, unpack: 9 GBps},
+     memory_overlap_slowdown: [1, 1, 1.02], codecs: [{codec: quantize, bits: 4, pack: 1.5 GBps, unpack: 3 GBps}, {codec: pool, window: 2, pack: 2 GBps, unpack: 9 GBps},
               {codec: zero_run, pack: 1 GBps, unpack: 4 GBps},
               {codec: quantize, bits: 4, ranges: channels, pack: 5 GBps, unpack: 6 GBps}, {codec: projection, pack: 7 GBps}]}
 memories: [{name: host, size: unlimited, bandwidth: 200 GB/s, adam: 4 GBps, bounds: [bandwidth]}]
@@ -104,6 +104,7 @@ links: [{name: bus, between: [gpu, host], bandwidth: 25 GBps, latency: 5 us, dup
   CHECK(device.launch_overhead == Seconds{3e-6});
   CHECK(device.host_launch == Seconds{9e-6});
   CHECK(device.overlap_slowdown == std::vector<double>{1.0, 1.05});
+  CHECK(device.memory_overlap_slowdown == std::vector<double>{1, 1, 1.02});
   CHECK(device.compute_streams == 2);
   REQUIRE(device.codec_rates.size() == 5);
   CHECK(device.codec_rates[0].kind == CodecKind::quantize);

@@ -223,7 +223,7 @@ class EventLoop {
         speed_(program.devices.size()),
         kernels_(program.devices.size()) {
     for (std::uint32_t d = 0; d + 1 < program.devices.size(); ++d) speed_[d] = program.speeds_of(d).front();
-    for (std::uint32_t s = 0; s < program.streams.size(); ++s) kernels_[program.streams[s].device].push_back(s);
+    for (std::uint32_t s = 0; s < program.streams.size(); ++s) add_stream(s);
   }
 
   Timeline run() && {
@@ -254,7 +254,7 @@ class EventLoop {
     Running& running = running_[step.stream];
     running.step = id;
     if (step.kind == StepClass::kernel) {
-      running = {id, Phase::kernel, step.seconds, speed_[program_.streams[step.stream].device], now_};
+      running = {id, Phase::kernel, step.seconds, speed_[step.device], now_};
       events_.set(step.stream, now_ + step.seconds / running.rate);
     } else if (step.seconds > 0) {
       running.phase = Phase::delay;
@@ -267,12 +267,21 @@ class EventLoop {
   void set_level(std::uint32_t device, std::uint32_t level) {
     speed_[device] = program_.speeds_of(device)[level];
     for (const std::uint32_t stream : kernels_[device]) {
-      if (running_[stream].phase == Phase::kernel) change_rate(stream, speed_[device]);
+      const Running& running = running_[stream];
+      if (running.phase != Phase::kernel || program_.steps[running.step].device != device) continue;
+      change_rate(stream, speed_[device]);
     }
   }
 
  private:
   enum class Phase : std::uint8_t { idle, kernel, delay, flow };
+
+  /// To all devices whose kernels it runs.
+  void add_stream(std::uint32_t stream) {
+    kernels_[program_.streams[stream].device].push_back(stream);
+    const std::uint32_t other = program_.streams[stream].memory_bound;
+    if (other != none) kernels_[other].push_back(stream);
+  }
 
   /// What a stream is doing.
   struct Running {

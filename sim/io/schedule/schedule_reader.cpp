@@ -116,6 +116,7 @@ const Field<StepDraft, JsonCursor> step_fields[] = {
     {"work_bytes", optional, [](StepDraft& d, JsonCursor c) { d.step.work.bytes = c.bytes(); }},
     {"route", optional, [](StepDraft& d, JsonCursor c) { d.step.work.route = RouteId{c.index()}; }},
     {"workspace_bytes", optional, [](StepDraft& d, JsonCursor c) { d.step.workspace = c.signed_bytes(); }},
+    {"memory_bound", optional, [](StepDraft& d, JsonCursor c) { d.step.memory_bound = c.boolean(); }},
     {"measured", optional, [](StepDraft& d, JsonCursor c) { d.step.measured = c.boolean(); }},
     {"reads", optional, [](StepDraft& d, JsonCursor c) { d.step.reads = append(d.schedule->buffer_list, c); }},
     {"writes", optional, [](StepDraft& d, JsonCursor c) { d.step.writes = append(d.schedule->buffer_list, c); }},

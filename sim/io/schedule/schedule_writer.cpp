@@ -71,6 +71,7 @@ Json json_of(const Schedule& schedule, const Step& step) {
     object["route"] = step.work.route.index;
   }
   if (step.workspace != Bytes{0}) object["workspace_bytes"] = step.workspace.count;
+  if (step.memory_bound) object["memory_bound"] = true;
   if (step.measured) object["measured"] = true;
   const auto add = [&](const char* key, Slice slice) {
     if (slice.count > 0) object[key] = indices(schedule.buffers_in(slice));

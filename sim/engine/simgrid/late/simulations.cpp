@@ -219,16 +219,15 @@ Timeline SimgridLoop::run() && {
 void SimgridLoop::begin(std::uint32_t id) {
   const ProgramStep& step = program_.steps[id];
   running_[step.stream] = id;
-  const std::uint32_t device = program_.streams[step.stream].device;
   if (step.kind != StepClass::kernel) {
     if (step.seconds > 0) known_.set(step.stream, now_ + step.seconds);
     if (step.seconds == 0) flows_.push_back(id);
-  } else if (sg4::Host* host = star_.kernels(device)) {
+  } else if (sg4::Host* host = star_.kernels(step.device)) {
     const sg4::ExecPtr exec = sg4::Exec::init();
     exec->set_flops_amount(step.seconds)->set_host(host);
     begin_activity(step.stream, *exec);
   } else {
-    known_.set(step.stream, now_ + step.seconds / program_.speeds_of(device).front());
+    known_.set(step.stream, now_ + step.seconds / program_.speeds_of(step.device).front());
   }
 }
 
