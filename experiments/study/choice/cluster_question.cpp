@@ -7,8 +7,12 @@
 #include <utility>
 
 #include "experiments/study/model.h"
+#include "sim/core/tolerance.h"
+#include "sim/engine/event/event_engine.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
+#include "sim/measure/contention.h"
+#include "sim/measure/host_issue.h"
 #include "sim/measure/lower_bounds.h"
 #include "sim/measure/op_parts.h"
 #include "sim/measure/rank_costs.h"
@@ -204,7 +208,8 @@ ClusterQuestion ClusterProblems::question() {
                                   const ComposedPoint& as) { return stage_problem(samples, micro_batches, as); },
           .whole_bound = [this](std::uint32_t samples, const ComposedPoint& as,
                                 bool splits) { return whole_bound(samples, as, splits); },
-          .outcome = [this](const ClusterPoint& point, const ComposedPoint& as) { return outcome(point, as); }};
+          .outcome = [this](const ClusterPoint& point, const ComposedPoint& as) { return outcome(point, as); },
+          .alone = [this](const ClusterPoint& point, const ComposedPoint& as) { return alone(point, as); }};
 }
 
 Question ClusterProblems::of(const ClusterPoint& point, const ComposedPoint& as) const {
@@ -325,24 +330,44 @@ std::variant<WholeBound, std::string> ClusterProblems::whole_bound(std::uint32_t
   return bound;
 }
 
-ClusterOutcome ClusterProblems::outcome(const ClusterPoint& point, const ComposedPoint& as) {
+/// Throws InputError where a strategy refuses the point.
+Problem ClusterProblems::whole_problem(const ClusterPoint& point, const ComposedPoint& as) {
   const Question asked = of(point, as);
+  if (!std::holds_alternative<Graph>(trace_.model)) {
+    return std::get<Problem>(problem_of(asked, load_model(asked.trace), platform_));
+  }
+  Problem problem = base(point.samples, Layers::all);
+  problem.micro_batches = asked.micro_batches;
+  return transformed(std::move(problem), as.passes);
+}
+
+std::optional<Seconds> ClusterProblems::alone(const ClusterPoint& point, const ComposedPoint& as) {
+  if (have_issuing_hosts(platform_)) return std::nullopt;
   try {
-    std::optional<Problem> problem;
-    if (std::holds_alternative<Graph>(trace_.model)) {
-      problem = base(point.samples, Layers::all);
-      problem->micro_batches = asked.micro_batches;
-      problem = transformed(std::move(*problem), as.passes);
-    } else {
-      problem = std::get<Problem>(problem_of(asked, load_model(asked.trace), platform_));
-    }
-    const PartsOutcome planned = std::move(plan_parts(*problem, as.passes, std::span(&budget_, 1)).front());
+    const Problem problem = whole_problem(point, as);
+    const std::optional<Bytes> unlimited;
+    const PartsOutcome planned = std::move(plan_parts(problem, as.passes, std::span(&unlimited, 1)).front());
+    const PlannedParts* made = std::get_if<PlannedParts>(&planned);
+    if (made == nullptr) return std::nullopt;
+    Schedule schedule = plan_of(problem, *made, unlimited).schedule;
+    const Timeline timeline =
+        simulate_event(without_contention(std::move(schedule), problem.platform), problem.platform);
+    return is_below(timeline.makespan, made->makespan) ? timeline.makespan : made->makespan;
+  } catch (const InputError&) {  // a strategy refuses this point: its simulation says why
+    return std::nullopt;
+  }
+}
+
+ClusterOutcome ClusterProblems::outcome(const ClusterPoint& point, const ComposedPoint& as) {
+  try {
+    const Problem problem = whole_problem(point, as);
+    const PartsOutcome planned = std::move(plan_parts(problem, as.passes, std::span(&budget_, 1)).front());
     if (const Infeasible* none = std::get_if<Infeasible>(&planned)) {
       return {.makespan = {}, .peak = {}, .reason = none->reason, .smallest = none->smallest};
     }
     const PlannedParts& made = std::get<PlannedParts>(planned);
     if (point.offload > 0 || point.updates > 0) {
-      std::optional<std::string> why = beyond_host_or_disk(*problem, plan_of(*problem, made, budget_).schedule);
+      std::optional<std::string> why = beyond_host_or_disk(problem, plan_of(problem, made, budget_).schedule);
       if (why) return {.makespan = {}, .peak = {}, .reason = *std::move(why), .lacks_host_memory = true};
     }
     return {.makespan = made.makespan, .peak = made.peak};

@@ -46,7 +46,9 @@ class ClusterProblems {
   Problem planned_by_stages(std::uint32_t samples, std::uint32_t micro_batches, const ComposedPoint&, Layers);
   std::variant<WholeBound, std::string> whole_bound(std::uint32_t samples, const ComposedPoint&, bool splits);
   bool repeats_layers(const RankCosts& whole);
+  Problem whole_problem(const ClusterPoint&, const ComposedPoint&);
   ClusterOutcome outcome(const ClusterPoint&, const ComposedPoint&);
+  std::optional<Seconds> alone(const ClusterPoint&, const ComposedPoint&);
   std::string reference(std::uint32_t samples, Layers) const;
 
   const Question& question_;

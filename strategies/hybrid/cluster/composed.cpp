@@ -84,12 +84,16 @@ std::span<const ClusterPlanner> cluster_planners() {
 }
 
 bool ClusterPoint::runs_by_ops() const {
-  const bool plans_stages = saving().behind != nullptr || (offload > 0 && offloading().strategy->chains_only);
-  return stages == 1 && !plans_stages;
+  return stages == 1 && saving().behind == nullptr && !offloads_by_stages();
 }
 
 bool ClusterPoint::has_fixed_saver() const {
   return saving().behind == nullptr || saving().behind == &full_recompute_strategy;
+}
+
+bool ClusterPoint::has_fixed_updates() const {
+  const bool is_one_schedule = keeps_states() || updating().strategy == &zero_offload_strategy;
+  return updates == 0 || (is_one_schedule && !way().splits_backward);
 }
 
 bool ClusterPoint::keeps_states() const {

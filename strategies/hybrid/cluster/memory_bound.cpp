@@ -237,7 +237,7 @@ class AnyCut {
 KeptInFlight kept_in_flight(const BoundedPoint& of, std::uint32_t rank) {
   const ClusterPoint& point = of.point;
   const bool is_line = point.stages == 1 || (point.way().shape == PipelineShape::line && !point.way().splits_backward);
-  const bool are_moved_alone = point.offload > 0 && !point.offloading().strategy->chains_only && point.compression == 0;
+  const bool are_moved_alone = point.offload > 0 && !point.offloads_by_stages() && point.compression == 0;
   if (!is_line || !are_moved_alone || !point.has_fixed_saver() || !of.is_cut_known) return {};
   const DeviceCosts& device = of.devices[rank];
   const std::uint32_t m = of.micro_batches, p = point.stages;

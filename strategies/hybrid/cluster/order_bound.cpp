@@ -14,10 +14,15 @@
 // counted once. full_recompute keeps what enters the stages; in a backward a stage has run again. Beside these is what
 // is there all the time, and of each part the gradients that it has made, where updates wait for the end of the
 // backward.
+//
+// Copies: where values leave, all that is kept beyond the budget when a backward begins is away, and comes back before
+// the turn that reads it, by a lone copy at the fastest. Of instants so late that all kept at the one before has been
+// read, the sum holds: time >= what is beyond the budget at each / in. Dynamic programming finds the largest.
 
 #include <algorithm>
-#include <optional>
+#include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "strategies/hybrid/cluster/bounds.h"
@@ -71,6 +76,12 @@ class BoundOfOrder {
     MemoryBound fullest;
     for (std::size_t r = 0; r < of_.point.stages; ++r) fullest = larger(fullest, memory_of(r));
     return fullest;
+  }
+
+  Seconds copies() const {
+    Seconds longest;
+    for (std::size_t r = 0; r < of_.hosts.size(); ++r) longest = std::max(longest, returning(r) / of_.hosts[r].in);
+    return longest;
   }
 
  private:
@@ -135,30 +146,59 @@ class BoundOfOrder {
 
   static Bytes share(Bytes whole, std::uint32_t ranks) { return Bytes{whole.count / ranks}; }
 
-  MemoryBound memory_of(std::size_t r) const {
+  /// All the time.
+  MemoryBound at_rest(std::size_t r) const {
     const DeviceCosts& device = of_.devices[r];
     const std::uint32_t d = of_.point.sharers(), z = of_.point.zero;
-    MemoryBound now{.parameters = share(device.parameters, z > 2 ? d : 1),
-                    .gradients = {},
-                    .states = of_.point.keeps_states() ? share(device.states, z > 0 ? d : 1) : Bytes{},
-                    .activations = {}};
-    MemoryBound most = now;
+    return {.parameters = share(device.parameters, z > 2 ? d : 1),
+            .gradients = {},
+            .states = of_.point.keeps_states() ? share(device.states, z > 0 ? d : 1) : Bytes{},
+            .activations = {}};
+  }
+
+  /// What is there behind the turn, of what was before it.
+  void pass(const Turn& turn, MemoryBound& now) const {
+    const PartKeeps& keeps = keeps_[turn.part.index];
+    if (turn.piece == piece::forward) now.activations += keeps.after_forward;
+    if (turn.piece == piece::backward) {
+      now.activations += (order_.weights_apart ? keeps.after_backward : Bytes{}) - keeps.after_forward;
+    }
+    if (turn.piece == piece::weights) now.activations -= keeps.after_backward;
     const std::uint32_t ends = order_.weights_apart ? piece::weights : piece::backward;
+    if (turn.piece == ends && turn.micro_batch == 0 && of_.point.updates == 0)
+      now.gradients += share(keeps.gradients, of_.point.zero > 1 ? of_.point.sharers() : 1);
+  }
+
+  MemoryBound memory_of(std::size_t r) const {
+    MemoryBound now = at_rest(r), most = now;
     for (const Turn& turn : order_.turns[r]) {
-      const PartKeeps& keeps = keeps_[turn.part.index];
-      if (turn.piece == piece::forward) now.activations += keeps.after_forward;
-      if (turn.piece == piece::backward) {
-        MemoryBound within = now;
-        within.activations += keeps.while_backward;
-        most = larger(most, within);
-        now.activations += (order_.weights_apart ? keeps.after_backward : Bytes{}) - keeps.after_forward;
-      }
-      if (turn.piece == piece::weights) now.activations -= keeps.after_backward;
-      const bool are_made = turn.piece == ends && turn.micro_batch == 0 && of_.point.updates == 0;
-      if (are_made) now.gradients += share(keeps.gradients, z > 1 ? d : 1);
+      MemoryBound within = now;
+      within.activations += turn.piece == piece::backward ? keeps_[turn.part.index].while_backward : Bytes{};
+      most = larger(most, within);
+      pass(turn, now);
       most = larger(most, now);
     }
     return most;
+  }
+
+  /// Bytes that come back to the device within an iteration.
+  Bytes returning(std::size_t r) const {
+    const std::vector<Turn>& turns = order_.turns[r];
+    std::map<std::pair<std::size_t, std::uint32_t>, std::size_t> reader;  // the last, by part and micro-batch
+    for (std::size_t i = 0; i < turns.size(); ++i) reader[{turns[i].part.index, turns[i].micro_batch}] = i;
+    MemoryBound now = at_rest(r);
+    std::vector<Bytes> best(turns.size() + 1);  // of instants before this turn
+    std::size_t last = 0;                       // turn before which all that has been kept so far has come back
+    for (std::size_t i = 0; i < turns.size(); ++i) {
+      best[i + 1] = std::max(best[i + 1], best[i]);
+      if (turns[i].piece == piece::backward) {
+        Bytes& behind = best[last + 1];
+        behind = std::max(behind, best[i] + std::max(now.total() - *of_.budget, Bytes{}));
+      }
+      last = std::max(last, reader.at({turns[i].part.index, turns[i].micro_batch}));
+      pass(turns[i], now);
+    }
+    return best.back();
   }
 
   const BoundedPoint& of_;
@@ -173,7 +213,8 @@ class BoundOfOrder {
 
 OrderBound order_bound(const BoundedPoint& of, const Problem& of_stages, const Partition& partition) {
   const BoundOfOrder bound(of, of_stages, partition);
-  return {bound.time(), bound.memory()};
+  if (of.point.offload == 0) return {bound.time(), bound.memory()};
+  return {of.budget ? std::max(bound.time(), bound.copies()) : bound.time(), {}};
 }
 
 }  // namespace plimsoll

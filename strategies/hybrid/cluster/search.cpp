@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "sim/core/expects.h"
@@ -56,7 +56,7 @@ class ClusterSearch {
     answer_.too_large = std::erase_if(answer_.rows, is_too_large);
     for (ClusterRow& row : large) row.is_too_large = true;
     simulate_first();
-    simulate_by_bounds();
+    for (const bool moving : {false, true}) simulate_by_bounds(moving);
     conclude();
     if (!answer_.best && question_.asks_least) find_least(std::move(large));
     return std::move(answer_);
@@ -98,19 +98,21 @@ class ClusterSearch {
     if (first != answer_.rows.end()) simulate_whole(static_cast<std::size_t>(first - answer_.rows.begin()));
   }
 
-  /// Those with the least bounds first, each behind what its better bounds say, until none may be faster.
-  void simulate_by_bounds() {
+  /// Of points that move values or updates elsewhere, or of the others, those with the least bounds first, each behind
+  /// what its better bounds say, until none may be faster.
+  void simulate_by_bounds(bool moving) {
     std::set<std::pair<Seconds, std::size_t>> open;
-    for (std::size_t r = 0; r < answer_.rows.size(); ++r) open.emplace(answer_.rows[r].bound, r);
+    for (std::size_t r = 0; r < answer_.rows.size(); ++r) {
+      const ClusterPoint& point = answer_.rows[r].point;
+      if ((point.offload > 0 || point.updates > 0) == moving) open.emplace(answer_.rows[r].bound, r);
+    }
     while (!open.empty()) {
       const std::size_t r = open.begin()->second;
       open.erase(open.begin());
       ClusterRow& row = answer_.rows[r];
       if (answer_.simulated >= limit_ || !may_be_faster(row)) return;
       if (row.outcome) continue;
-      row.is_needless = fits_without_offloading(row.point);
-      if (row.is_needless) continue;
-      if (!tighten(row)) {
+      if (!tighten(row) && !raise_to_twin(row)) {
         simulate_whole(r);
       } else if (!row.is_too_large) {
         open.emplace(row.bound, r);
@@ -144,12 +146,20 @@ class ClusterSearch {
     if (answer_.refused++ == 0) answer_.refused_because = why;
   }
 
-  /// Whether the same point that offloads nothing has been simulated, and fits: nothing has to leave. A saver that
-  /// chooses may recompute less where something does.
-  bool fits_without_offloading(ClusterPoint point) const {
-    if (point.offload == 0 || !point.has_fixed_saver()) return false;
-    point.offload = 0;
-    return fit_.contains(point);
+  /// Raises the bound of a point that offloads to what its plan takes without that and without contention, once; false
+  /// where this is done, or not known. Behind a saver that always recomputes the same, and before updates that stay
+  /// where they are, it has the steps of that plan in the same order on each stream, beside its copies, and each takes
+  /// as long at least. With contention that does not follow: a copy that delays one exchange may let another one pass.
+  bool raise_to_twin(ClusterRow& row) {
+    ClusterPoint twin = row.point;
+    twin.offload = 0;
+    const bool does_the_same = twin.has_fixed_saver() && twin.has_fixed_updates() && !row.point.offloads_by_stages();
+    if (row.is_raised || row.point.offload == 0 || row.point.compression > 0 || !does_the_same) return false;
+    row.is_raised = true;
+    const auto [found, is_new] = alone_.try_emplace(twin);
+    if (is_new) found->second = question_.alone(twin, composed(twin, row.sequence));
+    row.bound = std::max(row.bound, found->second.value_or(Seconds{}));
+    return true;
   }
 
   bool may_be_faster(const ClusterRow& row) const {
@@ -165,7 +175,6 @@ class ClusterSearch {
       answer_.is_least_simulated = true;
     }
     if (!row.outcome->makespan) return;
-    fit_.insert(row.point);
     const auto is_better = [&](const ClusterRow& best) {
       return std::pair(*row.outcome->makespan, r) < std::pair(*best.outcome->makespan, *answer_.best);
     };
@@ -175,7 +184,7 @@ class ClusterSearch {
   void conclude() {
     std::optional<Seconds> open;
     for (const ClusterRow& row : answer_.rows) {
-      if (!row.outcome && !row.is_too_large && !row.is_needless) open = std::min(open.value_or(row.bound), row.bound);
+      if (!row.outcome && !row.is_too_large) open = std::min(open.value_or(row.bound), row.bound);
     }
     answer_.is_proven = !open;
     if (!answer_.best) return;
@@ -186,9 +195,9 @@ class ClusterSearch {
 
   const ClusterQuestion& question_;
   std::size_t limit_;
-  bool updates_on_devices_;              // of some points
-  std::shared_ptr<ClusterCosts> costs_;  // of a front's searches together
-  std::set<ClusterPoint> fit_;           // of those simulated
+  bool updates_on_devices_;                               // of some points
+  std::shared_ptr<ClusterCosts> costs_;                   // of a front's searches together
+  std::map<ClusterPoint, std::optional<Seconds>> alone_;  // of points that offload nothing
   ClusterAnswer answer_;
 };
 

@@ -42,6 +42,9 @@ struct WholeBound {
 using WholeBoundOf = std::function<std::variant<WholeBound, std::string>(std::uint32_t samples,
                                                                          const ComposedPoint& transforms, bool splits)>;
 using OutcomeOf = std::function<ClusterOutcome(const ClusterPoint&, const ComposedPoint&)>;
+/// What a point's plan within unlimited memory takes if nothing shares a link or a host and no copy slows a kernel
+/// down. Nothing where there is none, or where hosts that issue tell when steps begin.
+using AloneOf = std::function<std::optional<Seconds>(const ClusterPoint&, const ComposedPoint&)>;
 
 struct ClusterQuestion {
   const Platform& platform;
@@ -51,6 +54,7 @@ struct ClusterQuestion {
   StageProblemOf stage_problem;
   WholeBoundOf whole_bound;
   OutcomeOf outcome;
+  AloneOf alone;
   std::optional<ClusterPoint> first = {};  ///< to simulate, of the space: likely one of the fastest
   bool asks_least = true;                  ///< where nothing fits: how much the least needs
 };
@@ -63,9 +67,9 @@ struct ClusterRow {
   /// What the bounds are about: costs of a rank alone, the times of a replica's stages, the order of its turns. Without
   /// a pipeline the first tells all.
   enum class Known : std::uint8_t { rank, stages, order } known = Known::rank;
-  bool has_device_twin = false;  ///< the same point with updates on devices alone is in the space, too
-  bool is_too_large = false;     ///< by the bound on memory, once the cut is known
-  bool is_needless = false;      ///< it offloads, and the same that offloads nothing has been found to fit
+  bool has_device_twin = false;                ///< the same point with updates on devices alone is in the space, too
+  bool is_too_large = false;                   ///< by the bound on memory, once the cut is known
+  bool is_raised = false;                      ///< to what the same that offloads nothing takes without contention
   std::optional<ClusterOutcome> outcome = {};  ///< once simulated
 
   ComposedPoint as() const { return composed(point, sequence); }

@@ -162,15 +162,15 @@ std::unique_ptr<ClusterCosts::OfStages> ClusterCosts::stages_made(const ClusterP
 }
 
 const std::optional<OrderBound>& ClusterCosts::by_order(const ClusterPoint& point, const OfRank& rank) {
-  const auto [found, is_new] = by_order_.try_emplace(point);
+  const Bytes within = point.offload > 0 ? question_.budget.value_or(Bytes{}) : Bytes{};
+  const auto [found, is_new] = by_order_.try_emplace(std::pair(point, within));
   if (is_new) found->second = by_order_made(point, rank);
   return found->second;
 }
 
 std::optional<OrderBound> ClusterCosts::by_order_made(const ClusterPoint& point, const OfRank& rank) {
-  const bool runs_by_turns = point.has_fixed_saver() && point.offload == 0;
   const OfStages* of = stages(point, rank);
-  if (of == nullptr || !runs_by_turns) return std::nullopt;
+  if (of == nullptr || !point.has_fixed_saver() || point.offloads_by_stages()) return std::nullopt;
   const Pass pipeline = composed_stages(point, rank.sequence).passes.back();
   const std::optional<Bytes> unlimited;
   try {

@@ -69,7 +69,7 @@ class ClusterCosts {
   std::map<std::tuple<Number, Number, Number, Number, const StrategyInfo*>, std::unique_ptr<Rank>> ranks_;
   std::map<std::tuple<const RankCosts*, Number, Number, PipelineShape>, std::vector<DeviceCosts>> devices_;
   std::map<ClusterPoint, std::unique_ptr<OfStages>> stages_;
-  std::map<ClusterPoint, std::optional<OrderBound>> by_order_;
+  std::map<std::pair<ClusterPoint, Bytes>, std::optional<OrderBound>> by_order_;  // within so much where values leave
   std::map<std::tuple<Number, Number, Number, Number, Number>, std::unique_ptr<Times>> times_;
   std::map<Number, Hosts> hosts_;  // by ranks of a stage
 };

@@ -244,8 +244,7 @@ class Enumeration {
           "compression={} leaves no point: it packs what operators keep, not stages (p=1, saver=none+core)",
           point.compressing().name);
     }
-    if (point.offload > 0 && point.offloading().strategy->chains_only &&
-        (point.saving().behind != nullptr || point.compression > 0)) {
+    if (point.offloads_by_stages() && (point.saving().behind != nullptr || point.compression > 0)) {
       return fmt::format(
           "offload={} leaves no point: it chooses recomputation, too (saver=none+core, compression=none)",
           point.offloading().name);

@@ -89,6 +89,11 @@ struct ClusterPoint {
   bool keeps_states() const;
   /// Whether the saver recomputes the same within whatever memory.
   bool has_fixed_saver() const;
+  /// Whether updates come in one order, with or without offloading. Where backwards are split only those behind them
+  /// do: zb_h1|offload_fractional|backward_updates may be faster than the same without offloading.
+  bool has_fixed_updates() const;
+  /// Whether values leave as one search also chooses what is recomputed.
+  bool offloads_by_stages() const { return offload > 0 && offloading().strategy->chains_only; }
   friend auto operator<=>(const ClusterPoint&, const ClusterPoint&) = default;
 };
 

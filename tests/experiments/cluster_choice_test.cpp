@@ -1,0 +1,110 @@
+// What `cluster` may choose against what it is told to, and the bounds that leave points out which move values.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/core/tolerance.h"
+#include "tests/experiments/cluster_asked.h"
+#include "tests/generate/random.h"
+#include "tests/random_case.h"
+
+namespace plimsoll {
+namespace {
+
+/// One of the words, and each other one with a chance, joined by '+'.
+std::string some_of(const std::vector<std::string>& words, Random& random) {
+  std::string some = words[random.below(static_cast<std::uint32_t>(words.size()))];
+  for (const std::string& word : words) {
+    if (random.chance(0.3) && some.find(word) == std::string::npos) some += "+" + word;
+  }
+  return some;
+}
+
+ClusterMachine drawn_small_machine(Random& random) {
+  return {.in_node = 1U << random.between(0, 1),
+          .bus = random.chance(0.5) ? 10.0 : 1.0,
+          .adam = random.chance(0.5) ? 2.0 : 20.0};
+}
+
+/// The fastest of a space within so much memory; nothing where nothing fits.
+std::optional<Seconds> fastest_proven(const std::string& model, const ClusterMachine& machine,
+                                      const std::string& options, Bytes memory) {
+  const ClusterAsked asked(model, machine, 4, options, Optimizer::adam, memory);
+  ClusterProblems problems(asked.question, asked.trace, asked.platform);
+  ClusterQuestion question = problems.question();
+  question.asks_least = false;
+  const ClusterAnswer found = cluster_search(question, asked.options());
+  if (!found.best) return std::nullopt;
+  CHECK(found.is_proven);
+  return found.rows[*found.best].outcome->makespan;
+}
+
+}  // namespace
+
+TEST_CASE("a cluster that may choose is never slower than one that is told", "[cluster][turn-5]") {
+  const std::vector<std::string> offloads{"none", "offload_greedy", "offload_fractional"};
+  const std::vector<std::string> updates{"device", "backward_updates", "zero_offload", "twinflow",
+                                         "deep_optimizer_states"};
+  std::size_t slower = 0;
+  for (const RandomCase seed : fewer_cases(1, 33, 33)) {
+    Random random(seed);
+    const ClusterMachine machine = drawn_small_machine(random);
+    const std::string model = cluster_model(1, 32 * random.between(1, 3));
+    const std::string usual = "points=100000,z=0+3,micro_batch=1,chunks=2,schedule=none+1f1b,saver=none";
+    const Bytes least = least_cluster_memory(model, machine, 4, usual);
+    const Bytes memory{static_cast<std::int64_t>((0.9 + random.below(8) / 20.0) * static_cast<double>(least.count))};
+    const std::optional<Seconds> chosen = fastest_proven(model, machine, usual + ",offload=auto,updates=auto", memory);
+    for (int k = 0; k < 3; ++k) {
+      const std::string told = usual + ",offload=" + some_of(offloads, random) + ",updates=" + some_of(updates, random);
+      const std::optional<Seconds> given = fastest_proven(model, machine, told, memory);
+      CAPTURE(told, memory.count, machine.bus, machine.adam);
+      if (chosen && (!given || *chosen < *given)) ++slower;
+      if (!given) continue;
+      REQUIRE(chosen);
+      CHECK(chosen->value <= given->value * (1 + sum_tolerance));
+    }
+  }
+  if (every_case()) CHECK(slower > 10U);
+}
+
+TEST_CASE("no plan that offloads is faster than the plan without that is alone on its machine",
+          "[cluster][eleventh-5]") {
+  std::size_t moved = 0;
+  for (const RandomCase seed : fewer_cases(1, 66, 33)) {
+    Random random(seed);
+    ClusterMachine machine = drawn_small_machine(random);
+    machine.nodes = random.between(1, 2);
+    machine.within = 1.0 + random.below(20);
+    const std::string model = cluster_model(random.between(1, 3), 32 * random.between(1, 4), 16 * random.between(1, 3));
+    const std::string options = std::string("offload=offload_greedy+offload_fractional,saver=none+core+full,") +
+                                "updates=device+backward_updates+zero_offload,micro_batch=1+2,chunks=2," +
+                                "schedule=none+1f1b+gpipe+interleaved+zb_h1+zb_v";
+    const Bytes least = least_cluster_memory(model, machine, 4, "micro_batch=1,chunks=2,schedule=none+1f1b");
+    const Bytes memory{static_cast<std::int64_t>((0.8 + random.below(20) / 10.0) * static_cast<double>(least.count))};
+    const ClusterAsked asked(model, machine, 4, options, Optimizer::adam, memory);
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterQuestion question = problems.question();
+    const ClusterAnswer all = cluster_bounds(question, asked.options());
+    for (int k = 0; k < 6; ++k) {
+      const ClusterRow& row = all.rows[random.below(static_cast<std::uint32_t>(all.rows.size()))];
+      if (!row.point.has_fixed_updates()) continue;
+      const ClusterOutcome outcome = question.outcome(row.point, row.as());
+      ClusterPoint twin = row.point;
+      twin.offload = 0;
+      const std::optional<Seconds> alone = question.alone(twin, composed(twin, row.sequence));
+      CAPTURE(row.as().text, row.point.samples, memory.count);
+      if (!outcome.makespan) continue;
+      REQUIRE(alone);
+      CHECK(alone->value <= outcome.makespan->value * (1 + sum_tolerance));
+      const std::optional<Seconds> without = question.outcome(twin, composed(twin, row.sequence)).makespan;
+      if (without) CHECK(*alone <= *without);
+      if (!without || *without < *outcome.makespan) ++moved;
+    }
+  }
+  if (every_case()) CHECK(moved > 20U);
+}
+
+}  // namespace plimsoll
