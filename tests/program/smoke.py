@@ -161,7 +161,7 @@ class Smoke:
     def sweeps(self):
         self.run("sweep {}/swept.yaml -o {}/sweep -j 2")
         self.run("sweep {}/swept.yaml -o {}/sweep --resume")
-        self.run("sweep {}/swept.yaml --dry-run --set 'micro_batches={1..2}'")
+        self.run("sweep {}/swept.yaml --dry-run --set \"micro_batches='{1..2}'\"")
         self.run("merge {}/sweep -o {}/merged")
         self.run("report {}/sweep -o {}/report")
 
