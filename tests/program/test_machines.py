@@ -51,8 +51,8 @@ class Machines(unittest.TestCase):
         self.assertEqual(run.returncode, code, run.stderr)
         return run
 
-    def expected(self):
-        self.swept(self.experiment, "-o", self.folder / "alone")
+    def expected(self, *words):
+        self.swept(self.experiment, "-o", self.folder / "alone", *words)
         return results_of(self.folder / "alone")
 
 
@@ -125,11 +125,12 @@ esac
 """)
         sbatch.chmod(0o755)
         path = f"{sbatch.parent}:{os.environ['PATH']}"
-        run = subprocess.run([PROGRAM, "sweep", self.experiment, "-o", self.folder / "it's", "--slurm", "3", "--set",
-                              "name='a b'"], capture_output=True, text=True, env={**os.environ, "PATH": path})
+        changes = ["--set", "name='a b'", "--set", "micro_batches=[1, 4]"]
+        run = subprocess.run([PROGRAM, "sweep", self.experiment, "-o", self.folder / "it's", "--slurm", "3", *changes],
+                             capture_output=True, text=True, env={**os.environ, "PATH": path})
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, "job 17: 3 tasks, results in .*/shards\njob 18: merges them behind it, into .*/merged\n")
-        self.assertEqual(results_of(self.folder / "it's/merged"), self.expected())
+        self.assertEqual(results_of(self.folder / "it's/merged"), self.expected(*changes))
 
     def test_without_slurm(self):
         run = subprocess.run([PROGRAM, "sweep", self.experiment, "-o", self.folder / "out", "--slurm", "3"],
