@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -41,11 +42,24 @@ class SizeGrid {
     std::size_t low = 0, high = 0;
     double part = 0;
   };
+  /// Sizes by octave, so that a few comparisons find one: of each octave, from that of the first size on, how many
+  /// sizes are below it. Behind the sizes there are as many without end as an octave has at most.
+  struct Octaves {
+    std::vector<double> padded;
+    std::vector<std::size_t> below;
+    std::uint64_t first = 0;
+    std::size_t most = 1;
+
+    explicit Octaves(const std::vector<double>& sizes);
+    /// How many sizes are not above this one, which is at least the first.
+    std::size_t count_up_to(double size) const;
+  };
   Between between(std::size_t axis, double size) const;
   template <std::size_t axes>
   double at_axes(std::span<const double> sizes) const;
 
   std::vector<std::vector<double>> sizes_, logarithms_;
+  std::vector<Octaves> octaves_;
   std::vector<double> values_;
 };
 

@@ -2,11 +2,13 @@
 
 #include "sim/ops/efficiency.h"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <memory>
 #include <numbers>
+#include <random>
 #include <vector>
 
 #include "sim/core/platform.h"
@@ -345,6 +347,31 @@ TEST_CASE("a grid's value is the sum of the shares of its points", "[efficiency]
         for (std::size_t c = 0; c < around.count; ++c) sum += around.weights[c] * values[around.points[c]];
         CHECK(grid.at(sizes) == Approx(sum).margin(1e-14));
       }
+    }
+  }
+}
+
+// Axes of any spacing, also several sizes within an octave and octaves without one: what a search by halves finds.
+TEST_CASE("a grid finds the two sizes round any size", "[efficiency]") {
+  std::mt19937 random(11);
+  for (int axis = 0; axis < 200; ++axis) {
+    std::vector<double> sizes{std::exp2(std::uniform_real_distribution(-3.0, 8.0)(random))}, values{0};
+    while (sizes.size() < 1 + axis % 20U) {
+      sizes.push_back(sizes.back() * std::exp2(std::uniform_real_distribution(0.01, 3.0)(random)));
+      values.push_back(std::uniform_real_distribution(-1.0, 1.0)(random));
+    }
+    const SizeGrid grid({sizes}, values);
+    for (int query = 0; query < 50; ++query) {
+      const double size =
+          query < 20 ? sizes[query % sizes.size()] : std::exp2(std::uniform_real_distribution(-6.0, 40.0)(random));
+      const auto above = std::upper_bound(sizes.begin(), sizes.end(), size);
+      double expected = above == sizes.begin() ? values.front() : values.back();
+      if (above != sizes.begin() && above != sizes.end()) {
+        const std::size_t high = static_cast<std::size_t>(above - sizes.begin());
+        const double part = std::log2(size / sizes[high - 1]) / std::log2(sizes[high] / sizes[high - 1]);
+        expected = (1 - part) * values[high - 1] + part * values[high];
+      }
+      CHECK(grid.at(std::array{size}) == Approx(expected).margin(1e-9));
     }
   }
 }
