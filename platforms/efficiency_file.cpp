@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "platforms/read_peak.h"
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
 #include "sim/io/quantity.h"
@@ -26,6 +27,7 @@ constexpr std::string_view efficiency_format = "plimsoll.efficiency.v1";
 
 constexpr double least_share = 1e-6;
 constexpr double largest_size = 1e9;
+constexpr double most_sustained = 10;
 
 void read_sizes(const YamlCursor& cursor, std::vector<double>& sizes) {
   for (const YamlCursor& element : cursor.elements()) {
@@ -221,7 +223,10 @@ const Field<Efficiency, const YamlCursor&> efficiency_fields[] = {
     {"name", required, [](Efficiency& e, const YamlCursor& c) { e.name = c.string(); }},
     {"source", required, [](Efficiency&, const YamlCursor& c) { c.string(); }},
     {"model", required, [](Efficiency& e, const YamlCursor& c) { e.model = c.string(); }},
+    {"peak", optional, [](Efficiency& e, const YamlCursor& c) { e.peak = read_peak(c); }},
+    {"memory_bandwidth", optional, [](Efficiency& e, const YamlCursor& c) { e.memory_bandwidth = c.bandwidth(); }},
     {"kernel_floor", optional, [](Efficiency& e, const YamlCursor& c) { e.kernel_floor = c.seconds(); }},
+    {"sustained", optional, [](Efficiency& e, const YamlCursor& c) { e.sustained = c.number(1, most_sustained); }},
     {"product", optional, read_products<&Efficiency::product>},
     {"batched_product_by_size", optional, read_products<&Efficiency::batched_product_by_size>},
     {"attention", optional, read_attention},
@@ -304,9 +309,16 @@ std::vector<std::string> shipped_efficiencies() {
 std::string written_efficiency(const Efficiency& efficiency, const std::string& source) {
   std::string text = fmt::format("format: {}\nname: {}\nsource: \"{}\"\nmodel: \"{}\"\n", efficiency_format,
                                  efficiency.name, source, efficiency.model);
+  std::vector<std::string> peaks;
+  for (const auto& [dtype, rate] : efficiency.peak)
+    peaks.push_back(fmt::format("{}: {:.5g} TFLOPS", dtype, rate.value / 1e12));
+  if (!peaks.empty()) text += fmt::format("peak: {{{}}}\n", fmt::join(peaks, ", "));
+  if (efficiency.memory_bandwidth)
+    text += fmt::format("memory_bandwidth: {:.5g} GBps\n", efficiency.memory_bandwidth->value / 1e9);
   if (efficiency.kernel_floor > Seconds{0}) {
     text += fmt::format("kernel_floor: {:.4g} us\n", 1e6 * efficiency.kernel_floor.value);
   }
+  if (efficiency.sustained != 1) text += fmt::format("sustained: {:.4g}\n", efficiency.sustained);
   const std::pair<std::string_view, double> shares[] = {{"elementwise", efficiency.elementwise},
                                                         {"norm", efficiency.norm},
                                                         {"softmax", efficiency.softmax},

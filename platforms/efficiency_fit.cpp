@@ -458,6 +458,8 @@ FittedTable fitted_table(const std::string& csv, const std::string& file_name, c
   Efficiency& made = fitted.efficiency;
   made.name = options.name;
   made.model = device.model;
+  made.peak = device.peak;
+  made.memory_bandwidth = device.memory_bandwidth;
   made.kernel_floor = options.kernel_floor;
   std::map<double, std::vector<Measured>> by_head_size;
   for (const Measured& row : rows) by_head_size[row.head_size].push_back(row);

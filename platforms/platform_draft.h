@@ -18,6 +18,7 @@ struct DeviceKind {
   std::optional<Bytes> memory;
   std::uint32_t count = 1;
   std::optional<YamlCursor> host, disk;  ///< names of memories, or of devices that have one
+  std::optional<YamlCursor> nearest_at;  ///< where the nearest efficiencies were asked for
 };
 
 struct SwitchKind {

@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "platforms/efficiency_file.h"
+#include "platforms/nearest_efficiency.h"
 #include "platforms/platform_draft.h"
+#include "platforms/read_peak.h"
 #include "sim/core/codec.h"
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
@@ -34,12 +36,6 @@ bool second_of(const YamlCursor& c, std::string_view first, std::string_view sec
                            suggestion(word, std::span<const std::string_view>(words))));
   }
   return word == second;
-}
-
-std::map<std::string, FlopsPerSecond> read_peak(const YamlCursor& cursor) {
-  std::map<std::string, FlopsPerSecond> peak;
-  cursor.object([&](std::string_view dtype, const YamlCursor& rate) { peak.emplace(dtype, rate.flops_rate()); });
-  return peak;
 }
 
 /// Factors with 0, 1, 2, ... copies in flight.
@@ -113,10 +109,10 @@ std::vector<CodecRate> read_codec_rates(const YamlCursor& cursor) {
   return rates;
 }
 
-/// By the name of its file; a complaint where there is none.
+/// By the name of its file; a complaint where there is none. The nearest is found when the device has been read.
 std::shared_ptr<const Efficiency> read_efficiency(const YamlCursor& cursor) {
   const std::string name = cursor.string();
-  if (!cursor.is_scalar()) return nullptr;
+  if (!cursor.is_scalar() || name == nearest_word) return nullptr;
   const std::vector<std::string> shipped = shipped_efficiencies();
   if (!std::filesystem::exists(name) && std::ranges::find(shipped, name) == shipped.end()) {
     const std::vector<std::string_view> known(shipped.begin(), shipped.end());
@@ -143,7 +139,11 @@ const Field<DeviceKind, const YamlCursor&> device_fields[] = {
     {"memory_overlap_slowdown", optional,
      [](DeviceKind& k, const YamlCursor& c) { k.device.memory_overlap_slowdown = read_slowdown(c); }},
     {"codecs", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.codec_rates = read_codec_rates(c); }},
-    {"efficiency", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.efficiency = read_efficiency(c); }},
+    {"efficiency", optional,
+     [](DeviceKind& k, const YamlCursor& c) {
+       k.device.efficiency = read_efficiency(c);
+       if (c.is_scalar() && c.string() == nearest_word) k.nearest_at = c;
+     }},
     {"streams", optional, [](DeviceKind& k, const YamlCursor& c) { k.device.compute_streams = c.count(); }},
     {"host", optional, [](DeviceKind& k, const YamlCursor& c) { k.host = c; }},
     {"disk", optional, [](DeviceKind& k, const YamlCursor& c) { k.disk = c; }},
@@ -259,6 +259,19 @@ const Field<PlatformDraft, const YamlCursor&> platform_fields[] = {
     {"links", optional, [](PlatformDraft& d, const YamlCursor& c) { d.links = read_kinds<LinkKind>(c, link_fields); }},
 };
 
+void find_nearest(DeviceKind& kind, std::string& source) {
+  const std::shared_ptr<const Efficiency> found = nearest_efficiency(kind.device);
+  if (!found) {
+    kind.nearest_at->complain(fmt::format(
+        "efficiency: no table is the nearest to '{}': it has no memory_bandwidth, or no peak in bf16 or fp16",
+        kind.device.name));
+    return;
+  }
+  kind.device.efficiency = found;
+  source += fmt::format("; kernels of '{}' by the efficiencies '{}', measured on the nearest, '{}'", kind.device.name,
+                        found->name, found->model);
+}
+
 /// A file's own figures give way to what stands behind the colon.
 void apply(const PlatformOptions& options, const YamlCursor& root, PlatformDraft& draft) {
   if (options.name.empty()) return;
@@ -266,6 +279,8 @@ void apply(const PlatformOptions& options, const YamlCursor& root, PlatformDraft
   draft.nodes = options.nodes.value_or(draft.nodes);
   for (DeviceKind& kind : draft.devices) {
     if (options.efficiency) kind.device.efficiency = options.efficiency;
+    if (options.takes_nearest || options.efficiency) kind.nearest_at.reset();
+    if (options.takes_nearest) kind.nearest_at = root;
     kind.device.host_launch = options.host_launch.value_or(kind.device.host_launch);
     if (options.memory) kind.memory = options.memory;
     if (options.bandwidth) {
@@ -336,7 +351,10 @@ PlatformOptions platform_options(std::string_view reference) {
       above_zero("memory", made.memory, parse_bytes, format_bytes),
       above_zero("memory_bandwidth", made.bandwidth, parse_bandwidth, format_bandwidth)};
   set_reference_options(reference, options);
-  if (!efficiency.empty()) made.efficiency = std::make_shared<const Efficiency>(load_efficiency(efficiency));
+  made.takes_nearest = efficiency == nearest_word;
+  if (!efficiency.empty() && !made.takes_nearest) {
+    made.efficiency = std::make_shared<const Efficiency>(load_efficiency(efficiency));
+  }
   if (nodes > 0) made.nodes = nodes;
   return made;
 }
@@ -350,6 +368,9 @@ Platform parse_platform(const std::string& text, std::string file_name, const Pl
   PlatformDraft draft;
   read_fields(document.root(), platform_fields, draft);
   apply(options, document.root(), draft);
+  for (DeviceKind& kind : draft.devices) {
+    if (kind.nearest_at) find_nearest(kind, draft.source);
+  }
   document.throw_if_any();  // links are expanded between ends that are known to be sound
   Platform platform = expand(document.root(), draft);
   document.throw_if_any();

@@ -20,6 +20,7 @@ Platform load_platform(std::string_view reference);
 struct PlatformOptions {
   std::string name;                               ///< the whole reference; empty: there is no colon
   std::shared_ptr<const KernelTimes> efficiency;  ///< of all devices; null: the file's own
+  bool takes_nearest = false;                     ///< each device those of the nearest measured GPU
   std::optional<Seconds> host_launch;             ///< of all devices, instead of the file\'s
   std::optional<Bytes> memory;                    ///< likewise
   std::optional<BytesPerSecond> bandwidth;        ///< of their memories; times measured on the file's model do not hold

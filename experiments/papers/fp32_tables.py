@@ -3,7 +3,7 @@
 
     python3 experiments/papers/fp32_tables.py FOLDER GPU -o OUT
 
-GPU is `h100_sxm` or `v100_pcie`. FOLDER has `gpu_kernels/matmul_fp32_neusight.csv.gz` and
+GPU is `h100_sxm`, `l4`, `t4` or `v100_pcie`. FOLDER has `gpu_kernels/matmul_fp32_neusight.csv.gz` and
 `gpu_kernels/elementwise_fp32_neusight.csv.gz` (sitar-lab/NeuSight 6945927, MIT: PyTorch 2.1, CUDA events round one call), and
 `h100/kernels.json` (kernel_shares.py). OUT gets `product.csv` (m,n,k,time_us) and `batched.csv` (batch,m,n,k,time_us):
 NeuSight's rows of 30 us and more, without the latency of events and launches that each has. For an H100 products are our own,
@@ -19,8 +19,8 @@ import pathlib
 import statistics
 
 # us in each row, as ops that launch nothing show; and what platforms/*.yaml have.
-LATENCY_US = {"h100_sxm": 7, "v100_pcie": 11}
-BANDWIDTH = {"h100_sxm": 3.35e12, "v100_pcie": 0.9e12}
+LATENCY_US = {"h100_sxm": 7, "l4": 11, "t4": 11, "v100_pcie": 11}
+BANDWIDTH = {"h100_sxm": 3.35e12, "l4": 0.3e12, "t4": 0.32e12, "v100_pcie": 0.9e12}
 FLOOR_US, SHORTEST_PRODUCT_US, SHORTEST_US, FEWEST, SEEN_ROWS = 2, 30, 50, 10, 1024
 SORTS = {"elementwise": {"add": 12, "mul": 12, "pow": 12, "addu": 8, "relu": 8, "gelu": 8, "tanh": 8},
          "norm": {"ln": 8}, "softmax": {"softmax": 8}}  # bytes of a number

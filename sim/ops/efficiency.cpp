@@ -324,6 +324,30 @@ double share_of(const Efficiency& efficiency, KernelKind kind) {
   return efficiency.elementwise;
 }
 
+/// As measured, one kernel after a pause.
+std::optional<KernelTime> time_alone(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel,
+                                     const KernelWork& work) {
+  if (!device.memory_bandwidth) return std::nullopt;
+  if (is_convolution(kernel.kind)) return convolution_time(efficiency, device, kernel, work);
+  switch (kernel.kind) {
+    case KernelKind::product:
+      return product_time(efficiency, device, kernel);
+    case KernelKind::batched_product:
+      return batched_product_time(efficiency, device, kernel, work);
+    case KernelKind::attention:
+    case KernelKind::attention_backward:
+      return attention_time(efficiency, device, kernel, work);
+    case KernelKind::other:
+      return std::nullopt;
+    default:
+      break;
+  }
+  if (work.flops.count == 0 && work.bytes == Bytes{0}) return KernelTime{Seconds{0}, TimedBy::share};
+  const Seconds moving{(work.bytes / *device.memory_bandwidth).value * work.traffic /
+                       share_of(efficiency, kernel.kind)};
+  return KernelTime{moving + work.launches * efficiency.kernel_floor, TimedBy::share};
+}
+
 }  // namespace
 
 GpuKernel gpu_kernel(const Graph& graph, const Op& op) {
@@ -391,25 +415,9 @@ std::optional<Seconds> product_roofline(const Device& device, const GpuKernel& k
 
 std::optional<KernelTime> kernel_time(const Efficiency& efficiency, const Device& device, const GpuKernel& kernel,
                                       const KernelWork& work) {
-  if (!device.memory_bandwidth) return std::nullopt;
-  if (is_convolution(kernel.kind)) return convolution_time(efficiency, device, kernel, work);
-  switch (kernel.kind) {
-    case KernelKind::product:
-      return product_time(efficiency, device, kernel);
-    case KernelKind::batched_product:
-      return batched_product_time(efficiency, device, kernel, work);
-    case KernelKind::attention:
-    case KernelKind::attention_backward:
-      return attention_time(efficiency, device, kernel, work);
-    case KernelKind::other:
-      return std::nullopt;
-    default:
-      break;
-  }
-  if (work.flops.count == 0 && work.bytes == Bytes{0}) return KernelTime{Seconds{0}, TimedBy::share};
-  const Seconds moving{(work.bytes / *device.memory_bandwidth).value * work.traffic /
-                       share_of(efficiency, kernel.kind)};
-  return KernelTime{moving + work.launches * efficiency.kernel_floor, TimedBy::share};
+  std::optional<KernelTime> found = time_alone(efficiency, device, kernel, work);
+  if (found) found->time = efficiency.sustained * found->time;
+  return found;
 }
 
 std::optional<KernelTime> Efficiency::time(const StageKernel& of, const Source& source, const Device& device) const {
@@ -432,7 +440,7 @@ std::optional<KernelTime> Efficiency::time(const Graph& graph, const Op& op, con
 
 Seconds Efficiency::moving(double bytes, const Device& device) const {
   if (!device.memory_bandwidth) return {};
-  return Seconds{bytes / (elementwise * device.memory_bandwidth->value)};
+  return Seconds{sustained * bytes / (elementwise * device.memory_bandwidth->value)};
 }
 
 std::optional<Seconds> Efficiency::collective(CollectiveKind kind, std::uint32_t ranks, double bytes) const {

@@ -46,7 +46,11 @@ struct Efficiency final : KernelTimes {
   /// Below the least measured size it takes the time of that, above the largest the bandwidth of that.
   std::optional<Seconds> collective(CollectiveKind, std::uint32_t ranks, double bytes) const override;
 
-  Seconds kernel_floor;                                  ///< the shortest kernel
+  std::map<std::string, FlopsPerSecond> peak;      ///< of the GPU that was measured, by dtype: what shares are of
+  std::optional<BytesPerSecond> memory_bandwidth;  ///< likewise
+  Seconds kernel_floor;                            ///< the shortest kernel
+  /// How much longer kernels take under the load of a whole iteration, where clocks fall: of all times by a figure.
+  double sustained = 1;
   std::map<std::string, SizeGrid, std::less<>> product;  ///< by dtype: logarithm of the share by m, n, k
   /// By dtype and head size: logarithm of the share by sequence and heads of all samples, of causal forwards.
   std::map<std::string, std::map<double, SizeGrid>, std::less<>> attention;

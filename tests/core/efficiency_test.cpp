@@ -287,6 +287,12 @@ TEST_CASE("a graph's ops take the times of tables where the device has them, oth
   CHECK(timed_by(graph, graph.ops[0], device) == TimedBy::table);
   CHECK(time(1) == Approx(6e-6 + 7e-6));
   CHECK(timed_by(graph, graph.ops[1], device) == TimedBy::roofline);
+  // under the load of a whole iteration kernels with a figure take longer, what has none keeps its roofline
+  efficiency->sustained = 1.25;
+  CHECK(time(0) == Approx(15e-6));
+  CHECK(time(1) == Approx(6e-6 + 7e-6));
+  CHECK(efficiency->moving(3e6, device).value == Approx(1.25 * 3e6 / device.memory_bandwidth->value));
+  efficiency->sustained = 1;
   // what was measured on the device stays
   graph.source.device = device.model;
   graph.ops[0].duration = Seconds{1};

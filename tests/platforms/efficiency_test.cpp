@@ -13,6 +13,7 @@
 
 #include "platforms/efficiency_file.h"
 #include "platforms/efficiency_fit.h"
+#include "platforms/nearest_efficiency.h"
 #include "platforms/platform_file.h"
 #include "sim/io/text_file.h"
 #include "tests/bad_input.h"
@@ -105,6 +106,7 @@ TEST_CASE("a written table reads as it was", "[efficiency]") {
   FittedTable fitted = fitted_table(eight_rows(), "f.csv", device(), {.name = "mine", .dtype = "bf16"});
   Efficiency& made = fitted.efficiency;
   made.norm = 0.65;
+  made.sustained = 1.09;
   made.unaligned_product = {{"bf16", 0.125}};
   made.product_without_table = {{"fp32", 0.75}, {"tf32", 0.59}};
   made.convolution = {{"fp32", 0.48}};
@@ -119,6 +121,9 @@ TEST_CASE("a written table reads as it was", "[efficiency]") {
   CHECK(read.name == "mine");
   CHECK(read.model == "NVIDIA H200");
   CHECK(read.norm == 0.65);
+  CHECK(read.sustained == 1.09);
+  CHECK(read.peak.at("bf16").value == Approx(made.peak.at("bf16").value));
+  CHECK(read.memory_bandwidth->value == Approx(4.8e12));
   CHECK(read.unaligned_product == made.unaligned_product);
   CHECK(read.product_without_table == made.product_without_table);
   CHECK(read.convolution == made.convolution);
@@ -171,31 +176,86 @@ TEST_CASE("a platform names efficiencies, and a wrong file is refused where it i
             .starts_with("e.yaml:5:50: product.bf16.share[0]: "));
   CHECK(complaint("convolution: {fp32: 3.1}\n").starts_with("e.yaml:5:21: convolution.fp32: "));
   CHECK(complaint("unaligned_product: 0.1\n").starts_with("e.yaml:5:20: unaligned_product: expected"));
+  CHECK(complaint("sustained: 0.9\n").starts_with("e.yaml:5:12: sustained: expected a number from 1"));
   CHECK(complaint("nrom: 0.6\n").find("did you mean 'norm'?") != std::string::npos);
 }
 
 TEST_CASE("every shipped file of efficiencies reads, under its file's name", "[efficiency]") {
   const std::vector<std::string> names = shipped_efficiencies();
-  CHECK(names == std::vector<std::string>{"a100_sxm", "h100_sxm", "h200_sxm", "v100_pcie"});
+  CHECK(names ==
+        std::vector<std::string>{"a100_sxm", "b200_sxm", "h100_sxm", "h200_sxm", "l4", "l40s", "t4", "v100_pcie"});
   for (const std::string& name : names) {
     INFO(name);
     const Efficiency read = load_efficiency(name);
     CHECK(read.name == name);
-    const bool is_fp32 = name == "v100_pcie";
+    const bool is_fp32 = name == "v100_pcie" || name == "l4" || name == "t4";
     CHECK(read.product.contains("bf16") == !is_fp32);
     if (!is_fp32) CHECK(read.product.at("bf16").points() == 768);
     CHECK(read.product.contains("fp32") == (is_fp32 || name == "h100_sxm"));
     CHECK(read.attention.contains("bf16") == !is_fp32);
     CHECK(read.elementwise < 1);
+    CHECK(read.memory_bandwidth);
+    for (const auto& [dtype, grid] : read.product) CHECK(read.peak.contains(dtype));
+    for (const auto& [dtype, grid] : read.batched_product_by_size) CHECK(read.peak.contains(dtype));
   }
+}
+
+// What shares are of is what the platform of that GPU says, so that a table is not taken for another card's.
+TEST_CASE("efficiencies and platforms of one GPU agree on its peaks", "[efficiency]") {
+  std::size_t compared = 0;
+  for (const std::string& platform : shipped_platforms()) {
+    const Device device = load_platform(platform).devices.front();
+    for (const std::string& name : shipped_efficiencies()) {
+      const Efficiency efficiency = load_efficiency(name);
+      if (efficiency.model != device.model) continue;
+      INFO(platform << ", " << name);
+      ++compared;
+      CHECK(efficiency.memory_bandwidth->value == Approx(device.memory_bandwidth->value));
+      for (const auto& [dtype, peak] : efficiency.peak) {
+        if (const std::optional<FlopsPerSecond> own = peak_of(device, dtype)) CHECK(own->value == Approx(peak.value));
+      }
+    }
+  }
+  CHECK(compared >= 7);
+}
+
+TEST_CASE("a GPU without a table takes the nearest one's: of its model, its generation, or its flops for a byte",
+          "[efficiency]") {
+  const auto nearest_to = [](const std::string& platform) {
+    return load_platform(platform + ":efficiency=nearest").devices.front().efficiency->name;
+  };
+  CHECK(nearest_to("h200") == "h200_sxm");
+  CHECK(nearest_to("v100_pcie") == "v100_pcie");  // with half the memory
+  CHECK(nearest_to("t4") == "t4");                // in fp32 alone
+  CHECK(nearest_to("rtx_4090_pcie4") == "l40s");  // of its generation, though an A100's ratio is nearer
+  CHECK(load_platform("h200:efficiency=nearest")
+            .source.ends_with(
+                "; kernels of 'gpu' by the efficiencies 'h200_sxm', measured on the nearest, 'NVIDIA H200'"));
+  Device unknown;
+  unknown.model = "Another card";
+  unknown.peak["fp16"] = FlopsPerSecond{300e12};
+  unknown.memory_bandwidth = BytesPerSecond{2e12};  // 150 flops for a byte, as 153 of an A100
+  CHECK(nearest_efficiency(unknown)->name == "a100_sxm");
+  unknown.memory_bandwidth = BytesPerSecond{0.72e12};  // 417, as 419 of an L40S
+  CHECK(nearest_efficiency(unknown)->name == "l40s");
+  unknown.peak.clear();
+  CHECK(!nearest_efficiency(unknown));
+  CHECK(complaint_of([] { load_platform("cpu_host:efficiency=nearest"); }).find("no table is the nearest to 'cpu'") !=
+        std::string::npos);
+  std::string text = read_text_file(find_platform("h200"));
+  text.insert(text.find("    memory_bandwidth"), "    efficiency: nearest\n");  // before what it needs is read
+  CHECK(parse_platform(text, "mine.yaml").devices.front().efficiency->name == "h200_sxm");
+  CHECK(parse_platform(text, "mine.yaml", platform_options("h200:efficiency=a100_sxm"))
+            .devices.front()
+            .efficiency->name == "a100_sxm");
 }
 
 TEST_CASE("a platform takes efficiencies by its file or behind a colon", "[efficiency]") {
   const Platform plain = load_platform("h200"), with = load_platform("h200:efficiency=h100_sxm");
   CHECK(!plain.devices.front().efficiency);
   CHECK(complaint_of([] { load_efficiency("h200_sx"); }) ==
-        "efficiency: expected a file or a100_sxm, h100_sxm, h200_sxm or v100_pcie, found 'h200_sx'; did you mean "
-        "'h200_sxm'?");
+        "efficiency: expected a file or a100_sxm, b200_sxm, h100_sxm, h200_sxm, l4, l40s, t4 or v100_pcie, found "
+        "'h200_sx'; did you mean 'h200_sxm'?");
   CHECK(with.name == "h200:efficiency=h100_sxm");
   REQUIRE(with.devices.front().efficiency);
   CHECK(with.devices.front().efficiency->model == "NVIDIA H100 80GB HBM3");
@@ -300,14 +360,13 @@ TEST_CASE("public times of products are said again by tables that have not seen 
   }
   struct Case {
     const char *file, *platform;
-    double most, most_of_full;        ///< mean error, of a table of all measured sizes
-    double teraflops = 0, bytes = 0;  ///< dense peak in bf16 and bandwidth by data sheet, where no platform is shipped
+    double most, most_of_full;  ///< mean error, of a table of all measured sizes
   };
   for (const Case& each : {Case{"a100_sxm", "a100_80g", 0.095, 0.06},
                            {"h100_sxm", "h100_sxm_8", 0.06, 0.06},
                            {"h200_sxm", "h200", 0.07, 0.06},
-                           {"b200_sxm", nullptr, 0.095, 0.06, 2250, 7.7e12},
-                           {"l40s", nullptr, 0.13, 0.09, 362, 864e9}}) {
+                           {"b200_sxm", "b200_sxm_8", 0.095, 0.06},
+                           {"l40s", "l40s", 0.13, 0.09}}) {
     const auto path =
         std::filesystem::path(shared) / "data/gpu_kernels" / (std::string("gemm_bf16_") + each.file + ".csv.gz");
     const std::string all = read_text_file(path);
@@ -321,22 +380,16 @@ TEST_CASE("public times of products are said again by tables that have not seen 
       const std::size_t first = line.find(','), last = line.rfind(',');
       tenths[std::hash<std::string>{}(line.substr(first, last - first)) % 10] += line + "\n";
     }
-    Device gpu;
-    if (each.platform != nullptr) {
-      gpu = load_platform(each.platform).devices.front();
-      // What is shipped is what the command makes of all rows.
-      const FittedTable whole = fitted_table(all, "all", gpu, {.name = "all", .dtype = "bf16"});
-      const Efficiency shipped = load_efficiency(each.file);
-      double apart = 0;
-      for (std::size_t i = 0; i < shipped.product.at("bf16").points(); ++i) {
-        const double again = whole.efficiency.product.at("bf16").values()[i];
-        apart = std::max(apart, std::abs(shipped.product.at("bf16").values()[i] - again));
-      }
-      CHECK(apart < 1e-3);
-    } else {
-      gpu.peak["bf16"] = FlopsPerSecond{each.teraflops * 1e12};
-      gpu.memory_bandwidth = BytesPerSecond{each.bytes};
+    const Device gpu = load_platform(each.platform).devices.front();
+    // What is shipped is what the command makes of all rows.
+    const FittedTable whole = fitted_table(all, "all", gpu, {.name = "all", .dtype = "bf16"});
+    const Efficiency shipped = load_efficiency(each.file);
+    double apart = 0;
+    for (std::size_t i = 0; i < shipped.product.at("bf16").points(); ++i) {
+      const double again = whole.efficiency.product.at("bf16").values()[i];
+      apart = std::max(apart, std::abs(shipped.product.at("bf16").values()[i] - again));
     }
+    CHECK(apart < 1e-3);
     const auto mean_error = [&](TableGrid grid, std::size_t tenth) {
       std::string seen = head;
       for (std::size_t t = 0; t < tenths.size(); ++t) seen += t == tenth ? "" : tenths[t];
