@@ -22,6 +22,10 @@ DECODER = {**SIZES, "hidden_size": 64, "num_attention_heads": 8, "num_key_value_
 LATENT = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
 
 
+def llama(layers):
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER, num_hidden_layers=layers))
+
+
 def gpt2(layers):
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(
         **SIZES, n_embd=64, n_head=8, n_layer=layers, n_positions=TOKENS, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))

@@ -77,8 +77,8 @@ struct T5Graph {
                 sequence = 512, batch = 1, vocabulary = 32128;
   static constexpr std::array<std::string_view, 2> acts{"relu", "gated_gelu"};
   std::uint32_t act = 0;  ///< which of `acts`: that of T5, or of its version 1.1 and of Flan-T5
-  static constexpr std::array<std::string_view, 3> dtypes{"bf16", "fp16", "fp32"};
-  std::uint32_t dtype = 0;              ///< of activations and parameters: which of `dtypes`
+  static constexpr std::array<std::string_view, 4> dtypes{"bf16", "fp16", "fp32", "amp"};
+  std::uint32_t dtype = 0;              ///< of activations and parameters: which of `dtypes`; amp: torch.autocast
   std::uint32_t dropout = 0, tied = 1;  ///< which of EagerModules::no_or_yes
   std::uint32_t logits = 0;             ///< which of EagerModules::logits_kept
   FlopsPerSecond rate{100e12};

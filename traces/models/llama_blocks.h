@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,16 +51,39 @@ class LlamaBlocks : protected EagerModules {
   /// The first `width` numbers of x's last axis in fp32, over the root of their mean square, then times the scale in
   /// the type of x.
   Norm norm(TensorId x, const std::string& name, std::int64_t width, char axis = 'w', const std::string& rows = "b s");
+  /// What a product with an fp32 number makes of a type: itself, and fp32 under autocast, whose tables and scales are.
+  const Type& scaled_type(const Type& of) const { return is_mixed() ? fp32() : of; }
+  /// Bytes a number that the gradients of the scaled value and of the scale move.
+  double scale_back(const Norm& of) const;
   /// With the gradient that goes past the block, if there is one.
   TensorId norm_backward(const Norm& of, TensorId d, std::optional<TensorId> past);
 
   /// `numbers` a token of queries or keys, turned by their positions: two products with tables, halves changed and
   /// joined, a sum.
+  struct Rotation {
+    double there, back;  ///< bytes that are moved a number
+  };
+  Rotation rotation(TensorId x) const;
   TensorId rotated(TensorId x, const std::string& name, std::string_view loop, double numbers);
   TensorId rotated_back(TensorId of, TensorId d, const std::string& name, std::string_view loop, double numbers);
   Kind unpacking(TensorId weight, const std::string& loop) const;
   double bytes_of(double each) const { return numbers() * each * static_cast<double>(element_); }
 
+  /// What a product reads, and the axes of both; `whole`: "!" where a rank needs all of the input's last axis.
+  struct Operands {
+    TensorId x;
+    std::string axes;
+    const char* whole;
+    TensorId weight;
+    std::string weight_axes;
+  };
+  struct Output {
+    TensorId out;
+    std::string axes;
+  };
+  void multiply(const std::string& name, const Operands& of, const Output& to, double flops);
+  /// The gradient of the input, in the type of products, from that of what was made.
+  void multiply_back(const std::string& name, const Operands& of, const Output& to, double flops);
   /// The gradients of a projection's weight and, added to that of other projections, of its input.
   struct Projected {
     TensorId d, weight, input;
@@ -83,6 +107,12 @@ class LlamaBlocks : protected EagerModules {
   bool is_float8() const { return of_.products == 1; }
   /// The weight of a product in a layer: packed in 4 bits a number where the model has it so (llama_narrow.cpp).
   TensorId layer_weight(const std::string& name, Shape shape);
+  // Behind the name of a product: what it reads beside its weight.
+  static constexpr const char *input_of = ".input", *bias_of = ".bias";
+  /// Under autocast: a copy for a product in its type, of an input for it alone.
+  TensorId narrowed(TensorId x, std::string name, const std::string& axes);
+  /// That copy; where there is none x itself.
+  Made copy_of(const std::string& name, TensorId x) const;
   /// What a product reads of it, there and back: the weight, numbers that are unpacked, or a copy in 8 bits, each time
   /// for it alone.
   TensorId read_weight(TensorId weight, const std::string& axes);
@@ -126,6 +156,7 @@ class LlamaBlocks : protected EagerModules {
     std::optional<TensorId> bias;
     Adapted own{};
     std::optional<Norm> norm;  ///< of each head
+    Made turned{};             ///< by positions, in the type of products
     double numbers = 1, flops = 0;
 
     std::string made_axes() const { return "b s " + axes; }
@@ -182,7 +213,8 @@ class LlamaBlocks : protected EagerModules {
 
   const LlamaGraph& of_;
   std::int64_t samples_, tokens_, width_, head_size_;
-  std::uint32_t window_ = 0;  ///< of the layer that is made
+  std::uint32_t window_ = 0;            ///< of the layer that is made
+  std::map<std::string, Made> copies_;  ///< for products under autocast, by names of parameters and of inputs
 };
 
 }  // namespace plimsoll

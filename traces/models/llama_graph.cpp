@@ -22,6 +22,7 @@ double LlamaBlocks::pairs() const {
 
 LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::int64_t width, char axis,
                                     const std::string& rows) {
+  const Type type = type_of(x), scaled = is_gemma() ? type : scaled_type(type);
   Shape shape = (*this)[x].shape;
   const bool is_whole = shape.back() == width;
   shape.back() = width;
@@ -29,23 +30,24 @@ LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::in
   double all = 1;
   for (const std::int64_t extent : shape) all *= static_cast<double>(extent);
   Norm made{.x = x,
-            .scale = parameter(name + ".scale", {width}),
+            .scale = weight(name + ".scale", {width}),
             .wide = x,
             .roots = tensor(name + ".roots", TensorKind::activation, by_row, 4, "fp32"),
-            .normed = is_gemma() ? made_value(name + ".normed", shape, fp32()) : value(name + ".normed", shape),
-            .out = value(name + ".out", shape),
+            .normed = made_value(name + ".normed", shape, is_gemma() ? fp32() : type),
+            .out = made_value(name + ".out", shape, scaled),
             .name = name,
             .width = width,
             .rows = rows,
             .axis = axis,
             .numbers = all};
-  const double element = static_cast<double>(element_);
   // The square, its mean, the quotient; the product with the scale; both conversions.
-  const double moved = all * (8 + 4 + 8 + (is_gemma() ? 8 : 2 * element) + (is_narrow() ? 12 : 0));
+  const double scaling = static_cast<double>(is_gemma() ? 8 : type.bytes + scaled.bytes);
+  const bool is_converted = type != fp32();
+  const double moved = all * (8 + 4 + 8 + scaling + (is_converted ? 12 : 0));
   Ids outputs{made.normed, made.out, made.roots};
   const std::string row = fmt::format("{} {}", rows, axis), read = is_whole ? row + "!" : rows + " -";
   std::string loop = fmt::format("{}, {} -> {}, {}, {}", read, axis, row, row, rows);
-  if (is_narrow()) {
+  if (is_converted) {
     made.wide = tensor(name + ".wide", TensorKind::activation, shape, 4, "fp32");
     outputs.push_back(made.wide);
     loop += ", " + row;
@@ -60,11 +62,20 @@ LlamaBlocks::Norm LlamaBlocks::norm(TensorId x, const std::string& name, std::in
   return made;
 }
 
+// A product of unlike types makes the wider one, and its gradient is converted to each.
+double LlamaBlocks::scale_back(const Norm& of) const {
+  const std::int64_t made = is_gemma() ? 4 : type_of(of.out).bytes, read = type_of(of.normed).bytes;
+  const std::int64_t converted = made == read ? 0 : made + read;
+  const std::int64_t to_input = 2 * made + converted, to_scale = made + read + made + made;
+  return static_cast<double>(is_frozen() ? to_input : to_input + to_scale);
+}
+
 TensorId LlamaBlocks::norm_backward(const Norm& of, TensorId d, std::optional<TensorId> past) {
   const bool is_part = (*this)[of.x].shape != (*this)[of.normed].shape;  // of x, whose gradient is joined later
+  const Type type = type_of(of.x);
   const TensorId dx = gradient(is_part ? of.normed : of.x);
   const std::string row = fmt::format("{} {}", of.rows, of.axis);
-  const std::string wide_row = is_narrow() || !is_part ? row : of.rows + " -";
+  const std::string wide_row = type != fp32() || !is_part ? row : of.rows + " -";
   Ids inputs{d, of.wide, of.roots, of.factor}, outputs{dx};
   std::string loop = fmt::format("{}!, {}, {}, {}", row, wide_row, of.rows, of.axis);
   if (!is_frozen()) {
@@ -77,60 +88,85 @@ TensorId LlamaBlocks::norm_backward(const Norm& of, TensorId d, std::optional<Te
     loop += ", " + row;
   }
   loop += " -> " + row + (is_frozen() ? "" : fmt::format(", {}", of.axis));
-  const double element = static_cast<double>(element_);
   // Both factors of the scale's product and the sum over tokens, or the one factor; both factors of the quotient and
   // their sum; the mean handed out; power, double and product of the square; the sum of both ways, and of the way past
   // the block; both conversions.
-  const double in_fp32 = 20 + 4 + 4 + 28 + 12, of_scale = is_frozen() ? 2 : 6;
-  const double moved = of.numbers * (of_scale * (is_gemma() ? 4 : element) + in_fp32 + (past ? 3 * element : 0) +
-                                     (is_narrow() ? 12 : 0));
+  constexpr double in_fp32 = 20 + 4 + 4 + 28 + 12;
+  const double element = static_cast<double>(type.bytes);
+  const double moved = of.numbers * (scale_back(of) + in_fp32 + (past ? 3 * element : 0) + (type != fp32() ? 12 : 0));
   backward(of.name, "", {.kind = "rms_norm", .loop = loop, .moved = moved}, std::move(inputs), std::move(outputs));
   return dx;
 }
 
 TensorId LlamaBlocks::rotated(TensorId x, const std::string& name, std::string_view loop, double numbers) {
-  const TensorId turned = value(name + ".out", (*this)[x].shape);
-  forward(name, {.kind = "rotary", .loop = loop, .moved = 10 * bytes_of(numbers)}, {x}, {turned});
+  const TensorId turned = like(name + ".out", x, scaled_type(type_of(x)));
+  forward(name, {.kind = "rotary", .loop = loop, .moved = rotation(x).there * this->numbers() * numbers}, {x},
+          {turned});
   return turned;
 }
 
 TensorId LlamaBlocks::rotated_back(TensorId of, TensorId d, const std::string& name, std::string_view loop,
                                    double numbers) {
   const TensorId dx = gradient(of);
-  backward(name, "", {.kind = "rotary", .loop = loop, .moved = 14 * bytes_of(numbers)}, {d}, {dx});
+  backward(name, "", {.kind = "rotary", .loop = loop, .moved = rotation(of).back * this->numbers() * numbers}, {d},
+           {dx});
   return dx;
+}
+
+// Of numbers of one type 10 and 14 of it. Tables in fp32 make fp32 of bf16 (PyTorch 2.6, traces/kept_by_llama.py).
+LlamaBlocks::Rotation LlamaBlocks::rotation(TensorId x) const {
+  if (type_of(x) != scaled_type(type_of(x))) return {.there = 30, .back = 48};
+  const auto element = static_cast<double>(type_of(x).bytes);
+  return {.there = 10 * element, .back = 14 * element};
 }
 
 TensorId LlamaBlocks::added(TensorId one, TensorId other, const std::string& of, const std::string& part,
                             const std::string& axes) {
-  const TensorId sum = tensor((*this)[one].name + part, TensorKind::gradient, (*this)[one].shape, element_);
+  const Type type = type_of(one);
+  const TensorId sum =
+      tensor((*this)[one].name + part, TensorKind::gradient, (*this)[one].shape, type.bytes, type.name);
   backward(of, part, {"add", axes + ", " + axes + " -> " + axes}, {one, other}, {sum});
   return sum;
 }
 
+void LlamaBlocks::multiply(const std::string& name, const Operands& of, const Output& to, double flops) {
+  const TensorId x = operand(of.x, name + input_of, of.axes), weight = read_weight(of.weight, of.weight_axes);
+  const std::string loop = of.axes + of.whole + ", " + of.weight_axes + " -> " + to.axes;
+  forward(name, {"linear", loop, flops}, {x, weight}, {to.out});
+}
+
+void LlamaBlocks::multiply_back(const std::string& name, const Operands& of, const Output& to, double flops) {
+  const TensorId d = operand_back(of.x, name, " (gradient to fp8)", of.axes),
+                 weight = read_weight_back(of.weight, of.weight_axes);
+  backward(name, " (input)", {"linear", of.axes + ", " + of.weight_axes + " -> " + to.axes, flops}, {d, weight},
+           {to.out});
+}
+
 TensorId LlamaBlocks::from_projection(const std::string& name, const std::string& made, const std::string& weight,
                                       const Projected& of, double flops, std::optional<TensorId> others) {
-  const TensorId dn = gradient(of.input);
-  const std::string axes(of.input_axes), to_input = made + ", " + weight + " -> " + axes,
-                                         to_weight = axes + ", " + made + " -> " + weight;
-  const TensorId d = operand_back(of.d, name, " (gradient to fp8)", made), read = read_weight_back(of.weight, weight);
-  backward(name, " (input)", {"linear", to_input, flops}, {d, read}, {dn});
+  const Made input = copy_of(name + input_of, of.input);
+  const TensorId dn = gradient(input.out);
+  const std::string axes(of.input_axes), to_weight = axes + ", " + made + " -> " + weight;
+  multiply_back(name, {of.d, made, "", of.weight, weight}, {dn, axes}, flops);
   if (!is_frozen()) weight_backward(name, {of.d, of.weight, of.input}, {axes, made, to_weight}, flops);
-  return others ? added(*others, dn, name, " (sum)") : dn;
+  const TensorId whole = input.backward(dn);
+  return others ? added(*others, whole, name, " (sum)") : whole;
 }
 
 void LlamaBlocks::weight_backward(const std::string& name, const Projected& of, const WeightLoop& loop, double flops) {
+  const Made input = copy_of(name + input_of, of.input), weight = copy_of((*this)[of.weight].name, of.weight);
   const TensorId d = operand_back(of.d, name, " (gradient to fp8 again)", loop.made),
-                 x = operand_back(of.input, name, " (input to fp8)", loop.input);
-  backward(name, " (weight)", {"linear", loop.whole, flops}, {x, d}, {gradient(of.weight)});
+                 x = operand_back(input.out, name, " (input to fp8)", loop.input), dweight = gradient(weight.out);
+  backward(name, " (weight)", {"linear", loop.whole, flops}, {x, d}, {dweight});
+  weight.backward(dweight);
 }
 
 void LlamaBlocks::project(HeadPart& of, TensorId normed) {
-  const TensorId read = operand(normed, of.name + ".input", "b s w");
+  const TensorId read = operand(normed, of.name + input_of, "b s w");
   Ids inputs{read, read_weight(of.weight, "w " + of.axes)};
   std::string loop = "b s w!, w " + of.axes;
   if (of.bias) {
-    inputs.push_back(*of.bias);
+    inputs.push_back(is_mixed() ? narrowed(*of.bias, of.name + bias_of, of.axes) : *of.bias);
     loop += ", " + of.axes;
   }
   forward(of.name, {"linear", loop + " -> " + of.made_axes(), of.flops}, std::move(inputs), {of.out});
@@ -141,7 +177,10 @@ void LlamaBlocks::project_back(const HeadPart& of, TensorId normed, TensorId d, 
   if (beside) dn = dn ? added(*dn, *beside, of.name, " (adapter)") : *beside;
   dn = from_projection(of.name, of.made_axes(), "w " + of.axes, {dbase, of.weight, normed}, of.flops, dn);
   if (!of.bias || is_frozen()) return;
-  backward(of.name, " (bias)", {"sum", of.made_axes() + " -> " + of.axes}, {dbase}, {gradient(*of.bias)});
+  const Made bias = copy_of(of.name + bias_of, *of.bias);
+  const TensorId dbias = gradient(bias.out);
+  backward(of.name, " (bias)", {"sum", of.made_axes() + " -> " + of.axes}, {dbase}, {dbias});
+  bias.backward(dbias);
 }
 
 std::array<LlamaBlocks::HeadPart, 3> LlamaBlocks::head_parts(TensorId normed, const std::string& name) {
@@ -155,7 +194,7 @@ std::array<LlamaBlocks::HeadPart, 3> LlamaBlocks::head_parts(TensorId normed, co
   };
   for (HeadPart& part : parts) {
     part.weight = layer_weight(part.name + ".weight", shape_of({width_}, part));
-    if (of_.bias == 1) part.bias = parameter(part.name + ".bias", part.heads);
+    if (of_.bias == 1) part.bias = weight(part.name + ".bias", part.heads);
     for (const std::int64_t extent : part.heads) part.numbers *= static_cast<double>(extent);
     part.flops = product(static_cast<double>(width_), part.numbers);
   }
@@ -175,11 +214,14 @@ TensorId LlamaBlocks::turned(HeadPart& of) {
     of.norm = norm(of.out, of.name + "_norm", head_size_, 'e', rows);
     of.out = of.norm->out;
   }
-  return rotated(of.out, of.name + ".rotary", of.turn(), of.numbers);
+  const TensorId made = rotated(of.out, of.name + ".rotary", of.turn(), of.numbers);
+  of.turned = converted(made, narrow(), of.name + ".rotary.to", of.made_axes());
+  return of.turned.out;
 }
 
 TensorId LlamaBlocks::turned_back(const HeadPart& of, TensorId d) {
-  const TensorId dout = rotated_back(of.out, d, of.name + ".rotary", of.turn(), of.numbers);
+  const TensorId dmade = of.turned.backward(d),
+                 dout = rotated_back(of.out, dmade, of.name + ".rotary", of.turn(), of.numbers);
   return of.norm ? norm_backward(*of.norm, dout, std::nullopt) : dout;
 }
 
@@ -227,9 +269,7 @@ LlamaBlocks::Attended LlamaBlocks::attended(TensorId turned_q, TensorId turned_k
     ordered = value(name + ".clone.out", (*this)[mixed].shape);
     forward(name + ".clone", {"clone", "b s a g e -> b s a g e"}, {mixed}, {ordered});
   }
-  const TensorId mixed_read = operand(ordered, name + ".out.input", "b s a g e"),
-                 out_read = read_weight(out_weight, "a g e w");
-  forward(name + ".out", {"linear", "b s a g e, a g e w -> b s w", out_flops}, {mixed_read, out_read}, {y});
+  multiply(name + ".out", {ordered, "b s a g e", "", out_weight, "a g e w"}, {y, "b s w"}, out_flops);
   const Adapted own_y = adapted(y, ordered, name + ".out", "a g e", "w");
   return {own_y.out, [=, this](TensorId given) -> std::array<TensorId, 3> {
             const auto [d, dmixed_beside] = own_y.backward(given);
@@ -237,10 +277,7 @@ LlamaBlocks::Attended LlamaBlocks::attended(TensorId turned_q, TensorId turned_k
                            dv = is_view ? tensor("gradient of " + name + ".values", TensorKind::gradient,
                                                  (*this)[turned_k].shape, element_)
                                         : gradient(v);
-            const TensorId d_read = operand_back(d, name + ".out", " (gradient to fp8)", "b s w"),
-                           out_again = read_weight_back(out_weight, "a g e w");
-            backward(name + ".out", " (input)", {"linear", "b s w, a g e w -> b s a g e", out_flops},
-                     {d_read, out_again}, {dmade});
+            multiply_back(name + ".out", {d, "b s w", "", out_weight, "a g e w"}, {dmade, "b s a g e"}, out_flops);
             if (!is_frozen()) {
               weight_backward(name + ".out", {d, out_weight, ordered},
                               {"b s a g e", "b s w", "b s a g e, b s w -> a g e w"}, out_flops);
@@ -266,25 +303,17 @@ LlamaBlocks::Block LlamaBlocks::gated_mlp(TensorId normed, const std::string& na
                  down_weight = layer_weight(name + ".down.weight", {inner, width_});
   const TensorId gate = value(name + ".gate.out", wide), up = value(name + ".up.out", wide),
                  bent = value(name + ".act.out", wide), gated = value(name + ".mul.out", wide);
-  const auto widened = [&](const char* part, TensorId weight, TensorId out) {
-    const TensorId read = operand(normed, name + part + ".input", "b s w"), w = read_weight(weight, "w f");
-    forward(name + part, {"linear", "b s w!, w f -> b s f", flops}, {read, w}, {out});
-  };
-  widened(".gate", gate_weight, gate);
-  widened(".up", up_weight, up);
+  multiply(name + ".gate", {normed, "b s w", "!", gate_weight, "w f"}, {gate, "b s f"}, flops);
+  multiply(name + ".up", {normed, "b s w", "!", up_weight, "w f"}, {up, "b s f"}, flops);
   const std::string_view act = LlamaGraph::acts.at(of_.act);
   forward(name + ".act", {act, "b s f -> b s f"}, {gate}, {bent});
   forward(name + ".mul", {"mul", "b s f, b s f -> b s f"}, {bent, up}, {gated});
   const TensorId y = value(name + ".y", token_shape());
-  const TensorId gated_read = operand(gated, name + ".down.input", "b s f"),
-                 down_read = read_weight(down_weight, "f w");
-  forward(name + ".down", {"linear", "b s f, f w -> b s w", flops}, {gated_read, down_read}, {y});
+  multiply(name + ".down", {gated, "b s f", "", down_weight, "f w"}, {y, "b s w"}, flops);
   return {
       y, [=, this](TensorId d) {
         const TensorId dgated = gradient(gated), dbent = gradient(bent), dup = gradient(up), dgate = gradient(gate);
-        const TensorId d_read = operand_back(d, name + ".down", " (gradient to fp8)", "b s w"),
-                       down_again = read_weight_back(down_weight, "f w");
-        backward(name + ".down", " (input)", {"linear", "b s w, f w -> b s f", flops}, {d_read, down_again}, {dgated});
+        multiply_back(name + ".down", {d, "b s w", "", down_weight, "f w"}, {dgated, "b s f"}, flops);
         if (!is_frozen()) {
           weight_backward(name + ".down", {d, down_weight, gated}, {"b s f", "b s w", "b s f, b s w -> f w"}, flops);
         }
@@ -332,21 +361,30 @@ class LlamaBuilder : private LlamaBlocks {
     const Block made = make(normed.out, name);
     std::optional<Norm> behind;
     if (of_.post_norms == 1) behind = norm(made.y, name + ".post_norm", width_);
-    const TensorId out = value(name + ".add.out", token_shape());
-    forward(name + ".add", {"add", "b s w, b s w -> b s w"}, {x, behind ? behind->out : made.y}, {out});
+    const TensorId out = like(name + ".add.out", x, wide()), y = behind ? behind->out : made.y;
+    forward(name + ".add", {"add", "b s w, b s w -> b s w"}, {x, y}, {out});
     end_stage([=, this](TensorId d) {
-      const TensorId dy = behind ? norm_backward(*behind, d, std::nullopt) : d;
+      const TensorId dsecond = narrowed_back(d, y, name + ".add");
+      const TensorId dy = behind ? norm_backward(*behind, dsecond, std::nullopt) : dsecond;
       return norm_backward(normed, made.backward(dy), d);
     });
     return out;
+  }
+
+  /// The gradient of a term of a sum from that of the sum, which may be wider.
+  TensorId narrowed_back(TensorId d, TensorId term, const std::string& of) {
+    if (type_of(d) == type_of(term)) return d;
+    const TensorId dterm = gradient(term);
+    backward(of, "", {"to", "b s w -> b s w"}, {d}, {dterm});
+    return dterm;
   }
 
   bool is_tied() const { return of_.tied == 1; }
 
   TensorId embedding() {
     const TensorId tokens = tensor("tokens", TensorKind::input, {samples_, tokens_}, 8, "int64");
-    table_ = parameter("embedding.table", {of_.vocabulary, width_});
-    const TensorId found = value("embedding.out", token_shape());
+    table_ = weight("embedding.table", {of_.vocabulary, width_});
+    const TensorId found = made_value("embedding.out", token_shape(), wide());
     forward("embedding", {"embedding", "b s, v w -> b s w"}, {tokens, table_}, {found});
     const Made scaled = is_gemma() ? scaled_embedding(found) : Made{found, [](TensorId d) { return d; }};
     end_stage([=, this](TensorId d) {
@@ -359,7 +397,7 @@ class LlamaBuilder : private LlamaBlocks {
 
   /// By the root of the width.
   Made scaled_embedding(TensorId found) {
-    const TensorId scaled = value("embedding.mul.out", token_shape());
+    const TensorId scaled = like("embedding.mul.out", found, wide());
     forward("embedding.mul", {"mul", "b s w -> b s w"}, {found}, {scaled});
     return {scaled, [=, this](TensorId d) {
               const TensorId dfound = gradient(found);
@@ -372,18 +410,21 @@ class LlamaBuilder : private LlamaBlocks {
     const double flops = product(static_cast<double>(width_), of_.vocabulary);
     const Norm normed = norm(x, "head.norm", width_);
     const std::string axes = is_tied() ? "v w" : "w v";
-    const TensorId weight = is_tied() ? table_ : parameter("head.weight", {width_, of_.vocabulary});
+    const TensorId own = is_tied() ? table_ : weight("head.weight", {width_, of_.vocabulary});
     const TensorId logits = value("logits", {samples_, tokens_, of_.vocabulary});
-    forward("head", {"linear", "b s w, " + axes + " -> b s v", flops}, {normed.out, weight}, {logits});
+    const Made read = converted(normed.out, narrow(), "head.input.to", "b s w"),
+               by = converted(own, narrow(), "head.weight.to", axes);
+    forward("head", {"linear", "b s w, " + axes + " -> b s v", flops}, {read.out, by.out}, {logits});
     const Made bounded = of_.logit_cap == 1 ? capped(logits) : Made{logits, [](TensorId d) { return d; }};
     end_stage([=, this](TensorId given) {
-      const TensorId d = bounded.backward(given), dn = gradient(normed.out);
-      backward("head", " (input)", {"linear", "b s v, " + axes + " -> b s w", flops}, {d, weight}, {dn});
+      const TensorId d = bounded.backward(given), dn = gradient(read.out);
+      backward("head", " (input)", {"linear", "b s v, " + axes + " -> b s w", flops}, {d, by.out}, {dn});
       if (!is_frozen()) {
-        backward("head", " (weight)", {"linear", "b s w, b s v -> " + axes, flops}, {normed.out, d},
-                 {gradient(weight)});
+        const TensorId dweight = gradient(by.out);
+        backward("head", " (weight)", {"linear", "b s w, b s v -> " + axes, flops}, {read.out, d}, {dweight});
+        by.backward(dweight);
       }
-      return norm_backward(normed, dn, std::nullopt);
+      return norm_backward(normed, read.backward(dn), std::nullopt);
     });
     return bounded.out;
   }
@@ -411,6 +452,18 @@ class LlamaBuilder : private LlamaBlocks {
 
 }  // namespace
 
+namespace {
+
+void refuse_under_autocast(const LlamaGraph& sizes) {
+  if (sizes.experts > 0)
+    throw InputError("llama: dtype=amp: not with experts, whose products of groups autocast leaves in fp32");
+  if (sizes.base == 1)
+    throw InputError("llama: dtype=amp: not with base=nf4, whose products choose their type themselves");
+  if (sizes.products == 1) throw InputError("llama: dtype=amp: not with products=fp8, which copy from one dtype");
+}
+
+}  // namespace
+
 Graph llama_graph(const LlamaGraph& sizes) {
   if (sizes.kv_rank == 0 && sizes.head_size == 0 && sizes.width % sizes.heads != 0) {
     throw InputError(fmt::format("llama: heads: must divide width {}, found {}", sizes.width, sizes.heads));
@@ -427,6 +480,7 @@ Graph llama_graph(const LlamaGraph& sizes) {
   if (sizes.base == 1 && sizes.lora == 0) {
     throw InputError("llama: base=nf4: expected adapters (lora), since weights of 4 bits are not trained");
   }
+  if (LlamaGraph::dtypes.at(sizes.dtype) == "amp") refuse_under_autocast(sizes);
   if (sizes.products == 1 && (sizes.lora > 0 || sizes.experts > 0 || sizes.kv_rank > 0)) {
     throw InputError("llama: products=fp8: not with lora, experts or kv_rank");
   }

@@ -44,8 +44,8 @@ struct LlamaGraph {
   // Latent attention: none without kv_rank. Queries are projected at once without q_rank. Of a head: numbers of queries
   // and keys that positions turn, and numbers of values.
   std::uint32_t kv_rank = 0, q_rank = 0, rope_size = 64, value_size = 128;
-  static constexpr std::array<std::string_view, 3> dtypes{"bf16", "fp16", "fp32"};
-  std::uint32_t dtype = 0;      ///< of activations and parameters: which of `dtypes`
+  static constexpr std::array<std::string_view, 4> dtypes{"bf16", "fp16", "fp32", "amp"};
+  std::uint32_t dtype = 0;      ///< of activations and parameters: which of `dtypes`; amp: torch.autocast in bf16
   std::uint32_t logits = 0;     ///< which of EagerModules::logits_kept
   FlopsPerSecond rate{100e12};  ///< how fast the device is taken to compute
 };

@@ -11,6 +11,8 @@ namespace {
 // Numbers that a rotation moves a number whose result is joined of a part that is turned and one that is not
 // (PyTorch 2.6, transformers 5.15's modeling_phi3.apply_rotary_pos_emb, counted by kept_by_llama.py's `moved`).
 constexpr double there = 12, back = 18;
+// Bytes of a bf16 number with tables in fp32, likewise.
+constexpr double there_widened = 38, back_widened = 56;
 
 }  // namespace
 
@@ -21,23 +23,32 @@ LlamaBlocks::Block LlamaBlocks::joined_attention(TensorId normed, const std::str
   const double flops = product(static_cast<double>(width_), q_numbers + 2 * k_numbers);
   const TensorId weight = layer_weight(name + ".qkv.weight", {width_, kv, parts, head_size_}),
                  made = value(name + ".qkv.out", {samples_, tokens_, kv, parts, head_size_});
-  forward(name + ".qkv", {"linear", "b s w!, w a - e -> b s a - e", flops}, {normed, weight}, {made});
-  const TensorId q = value(name + ".q.rotary.out", {samples_, tokens_, kv, shared_by, head_size_}),
-                 k = value(name + ".k.rotary.out", {samples_, tokens_, kv, head_size_});
-  forward(name + ".q.rotary",
-          {.kind = "rotary", .loop = "b s a - e! -> b s a - e", .moved = there * bytes_of(q_numbers)}, {made}, {q});
-  forward(name + ".k.rotary", {.kind = "rotary", .loop = "b s a - e! -> b s a e", .moved = there * bytes_of(k_numbers)},
+  multiply(name + ".qkv", {normed, "b s w", "!", weight, "w a - e"}, {made, "b s a - e"}, flops);
+  const Type& type = scaled_type(narrow());
+  const TensorId q = made_value(name + ".q.rotary.out", {samples_, tokens_, kv, shared_by, head_size_}, type),
+                 k = made_value(name + ".k.rotary.out", {samples_, tokens_, kv, head_size_}, type);
+  const double each_there = is_mixed() ? numbers() * there_widened : there * bytes_of(1),
+               each_back = is_mixed() ? numbers() * back_widened : back * bytes_of(1);
+  forward(name + ".q.rotary", {.kind = "rotary", .loop = "b s a - e! -> b s a - e", .moved = each_there * q_numbers},
+          {made}, {q});
+  forward(name + ".k.rotary", {.kind = "rotary", .loop = "b s a - e! -> b s a e", .moved = each_there * k_numbers},
           {made}, {k});
-  const Attended of_heads = attended(q, k, made, name);
+  const Made read_q = converted(q, narrow(), name + ".q.rotary.to", "b s a - e"),
+             read_k = converted(k, narrow(), name + ".k.rotary.to", "b s a e");
+  const Attended of_heads = attended(read_q.out, read_k.out, made, name);
   return {of_heads.y, [=, this](TensorId d) {
-            auto [dturned_q, dturned_k, dv] = of_heads.backward(d);
-            const TensorId dk = gradient(k), dq = gradient(q);
+            const auto [dread_q, dread_k, dv] = of_heads.backward(d);
+            const TensorId dturned_q = read_q.backward(dread_q), dturned_k = read_k.backward(dread_k);
+            const auto narrow_of = [&](TensorId of) {
+              return tensor("gradient of " + (*this)[of].name, TensorKind::gradient, (*this)[of].shape, element_);
+            };
+            const TensorId dk = narrow_of(k), dq = narrow_of(q);
             backward(name + ".k.rotary", "",
-                     {.kind = "rotary", .loop = "b s a e! -> b s a e", .moved = back * bytes_of(k_numbers)},
-                     {dturned_k}, {dk});
+                     {.kind = "rotary", .loop = "b s a e! -> b s a e", .moved = each_back * k_numbers}, {dturned_k},
+                     {dk});
             backward(name + ".q.rotary", "",
-                     {.kind = "rotary", .loop = "b s a - e! -> b s a - e", .moved = back * bytes_of(q_numbers)},
-                     {dturned_q}, {dq});
+                     {.kind = "rotary", .loop = "b s a - e! -> b s a - e", .moved = each_back * q_numbers}, {dturned_q},
+                     {dq});
             const TensorId dmade = of_views(made, {dv, dk, dq}, name);
             return from_projection(name + ".qkv", "b s a - e", "w a - e", {dmade, weight, normed}, flops, {});
           }};
@@ -67,18 +78,18 @@ LlamaBlocks::Block LlamaBlocks::joined_mlp(TensorId normed, const std::string& n
                  bent = value(name + ".act.out", wide), gated = value(name + ".mul.out", wide),
                  y = value(name + ".y", token_shape());
   const std::string_view act = LlamaGraph::acts.at(of_.act);
-  forward(name + ".gate_up", {"linear", "b s w!, w - f -> b s - f", 2 * flops}, {normed, weight}, {both});
+  multiply(name + ".gate_up", {normed, "b s w", "!", weight, "w - f"}, {both, "b s - f"}, 2 * flops);
   forward(name + ".act", {.kind = act, .loop = "b s - f -> b s f", .moved = 2 * bytes_of(numbers)}, {both}, {bent});
   forward(name + ".mul", {.kind = "mul", .loop = "b s f, b s - f -> b s f", .moved = 3 * bytes_of(numbers)},
           {bent, both}, {gated});
-  forward(name + ".down", {"linear", "b s f, f w -> b s w", flops}, {gated, down_weight}, {y});
+  multiply(name + ".down", {gated, "b s f", "", down_weight, "f w"}, {y, "b s w"}, flops);
   return {y, [=, this](TensorId d) {
             const TensorId dgated = gradient(gated), dbent = gradient(bent), dboth = gradient(both);
             const auto of_half = [&](const char* part) {
               return tensor("gradient of " + name + part, TensorKind::gradient, wide, element_);
             };
             const TensorId dup = of_half(".up"), dgate = of_half(".gate");
-            backward(name + ".down", " (input)", {"linear", "b s w, f w -> b s f", flops}, {d, down_weight}, {dgated});
+            multiply_back(name + ".down", {d, "b s w", "", down_weight, "f w"}, {dgated, "b s f"}, flops);
             weight_backward(name + ".down", {d, down_weight, gated}, {"b s f", "b s w", "b s f, b s w -> f w"}, flops);
             backward(name + ".mul", " (act)",
                      {.kind = "mul", .loop = "b s f, b s - f -> b s f", .moved = 3 * bytes_of(numbers)}, {dgated, both},

@@ -29,7 +29,7 @@ std::int64_t numbers_in(const std::vector<std::int64_t>& shape) {
 
 // Two numbers a byte; the largest of each block in a byte, and of each group of blocks in fp32: 4.127 bits a number.
 TensorId LlamaBlocks::layer_weight(const std::string& name, Shape shape) {
-  if (!is_packed()) return parameter(name, std::move(shape));
+  if (!is_packed()) return weight(name, std::move(shape));
   const std::int64_t numbers = numbers_in(shape), blocks = parts_of(numbers, in_block);
   const Bytes packed{parts_of(numbers, 2) + blocks + 4 * parts_of(blocks, blocks_in_group)};
   return packed_parameter(name, std::move(shape), packed, "nf4");
@@ -42,6 +42,7 @@ LlamaBlocks::Kind LlamaBlocks::unpacking(TensorId weight, const std::string& loo
 }
 
 TensorId LlamaBlocks::read_weight(TensorId weight, const std::string& axes) {
+  if (is_mixed()) return narrowed(weight, (*this)[weight].name, axes);
   if (!is_packed()) return operand(weight, (*this)[weight].name, axes);
   const std::string name = (*this)[weight].name + ".unpacked";
   const TensorId unpacked = value(name, (*this)[weight].shape);
@@ -50,11 +51,22 @@ TensorId LlamaBlocks::read_weight(TensorId weight, const std::string& axes) {
 }
 
 TensorId LlamaBlocks::read_weight_back(TensorId weight, const std::string& axes) {
+  if (is_mixed()) return copy_of((*this)[weight].name, weight).out;
   if (!is_packed()) return operand_back(weight, (*this)[weight].name + ".to_fp8", "", axes);
   const std::string name = (*this)[weight].name + ".unpacked";
   const TensorId unpacked = tensor(name + " again", TensorKind::gradient, (*this)[weight].shape, element_);
   backward(name, "", unpacking(weight, axes + " -> " + axes), {weight}, {unpacked});
   return unpacked;
+}
+
+TensorId LlamaBlocks::narrowed(TensorId x, std::string name, const std::string& axes) {
+  Made copy = converted(x, narrow(), name + ".to", axes);
+  return copies_.insert_or_assign(std::move(name), std::move(copy)).first->second.out;
+}
+
+LlamaBlocks::Made LlamaBlocks::copy_of(const std::string& name, TensorId x) const {
+  const auto found = copies_.find(name);
+  return found == copies_.end() ? Made{x, [](TensorId d) { return d; }} : found->second;
 }
 
 // One kernel reads all numbers for the largest of them, another reads them and writes the copy, as torch.compile makes
@@ -67,6 +79,7 @@ LlamaBlocks::Kind LlamaBlocks::scaling(TensorId x, const std::string& loop) cons
 }
 
 TensorId LlamaBlocks::operand(TensorId x, const std::string& name, const std::string& axes) {
+  if (is_mixed()) return narrowed(x, name, axes);
   if (!is_float8()) return x;
   const TensorId copy = tensor(name + ".fp8", TensorKind::activation, (*this)[x].shape, 1, std::string(in_float8));
   forward(name + ".to_fp8", scaling(x, axes + " -> " + axes), {x}, {copy});

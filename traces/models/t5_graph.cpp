@@ -45,7 +45,7 @@ class T5Builder : private EagerModules {
       y = attended(y, name + ".cross", memory);
       y = bent(y, name + ".mlp");
     }
-    loss_of_rows(head(y), "b s", narrow(), of_.logits == 1);
+    loss_of_rows(head(y), "b s", is_mixed() ? fp32() : narrow(), of_.logits == 1);
     return finished();
   }
 
@@ -55,7 +55,7 @@ class T5Builder : private EagerModules {
 
   TensorId embedding(const std::string& name, const Shape& shape) {
     const TensorId tokens = tensor(name + " tokens", TensorKind::input, {shape[0], shape[1]}, 8, "int64");
-    const TensorId found = made_value(name + ".out", shape, narrow());
+    const TensorId found = made_value(name + ".out", shape, wide());
     const double row = static_cast<double>((*this)[found].bytes.count);
     forward(name, {.kind = "embedding", .loop = "b s, v w -> b s w", .moved = 2 * row}, {tokens, table_}, {found});
     const Made dropped = dropout(found, name + ".dropout", "b s w", has_dropout_);
@@ -74,18 +74,19 @@ class T5Builder : private EagerModules {
     const Shape shape = (*this)[x].shape, by_token{shape[0], shape[1]};
     const double numbers = rows(x) * static_cast<double>(of_.width);
     const TensorId scale = weight(name + ".scale", {of_.width});
-    const TensorId roots = made_value(name + ".roots", by_token, fp32()), normed = like(name + ".normed", x, narrow()),
-                   out = like(name + ".out", x, narrow());
+    const TensorId roots = made_value(name + ".roots", by_token, fp32()), normed = like(name + ".normed", x, wide()),
+                   out = like(name + ".out", x, wide());
     Ids made{normed, out, roots};
     std::string loop = "b s w!, w -> b s w, b s w, b s";
+    const bool is_converted = type_of(x) != fp32();
     TensorId wide = x;
-    if (is_narrow()) {
+    if (is_converted) {
       wide = like(name + ".wide", x, fp32());
       made.push_back(wide);
       loop += ", b s w";
     }
     constexpr double there_narrow = 34, there_wide = 28, back_narrow = 90, back_wide = 92;
-    const double there = is_narrow() ? there_narrow : there_wide, back = is_narrow() ? back_narrow : back_wide;
+    const double there = is_converted ? there_narrow : there_wide, back = is_converted ? back_narrow : back_wide;
     forward(name, {.kind = "rms_norm", .loop = loop, .moved = there * numbers}, {x, scale}, made);
     return {out, [=, this](TensorId d) {
               const TensorId dx = gradient(x);
@@ -132,9 +133,9 @@ class T5Builder : private EagerModules {
     constexpr std::int64_t buckets = 32;
     if (bias_) return {bias_->masked, [] {}};
     const TensorId table = weight(name + ".positions", {buckets, of_.heads});
-    const TensorId values = made_value(name + ".positions.out", {square[1], square[2], square[3]}, narrow()),
-                   masked = made_value(name + ".positions.masked", square, narrow());
-    const TensorId mask = tensor(name + ".mask", TensorKind::input, {square[0], square[2], square[3]}, narrow().bytes);
+    const TensorId values = made_value(name + ".positions.out", {square[1], square[2], square[3]}, wide()),
+                   masked = made_value(name + ".positions.masked", square, wide());
+    const TensorId mask = mask_of(square, name);
     const double bytes = static_cast<double>((*this)[values].bytes.count);
     forward(name + ".positions", {.kind = "embedding", .loop = "- a -> a s t", .moved = 2 * bytes}, {table}, {values});
     forward(name + ".positions.mask", {"add", "a s t, b s t -> b a s t"}, {values, mask}, {masked});
@@ -145,6 +146,11 @@ class T5Builder : private EagerModules {
               backward(name + ".positions.mask", "", {"sum", "b a s t -> a s t"}, {d}, {summed});
               backward(name + ".positions", " (weight)", {"embedding", "a s t -> - a"}, {summed}, {gradient(table)});
             }};
+  }
+
+  /// In the type of what goes past blocks.
+  TensorId mask_of(const Shape& square, const std::string& name) {
+    return tensor(name + ".mask", TensorKind::input, {square[0], square[2], square[3]}, wide().bytes, wide().name);
   }
 
   /// What is added to scores in an attention: of a stack's own, whose gradients add up, or a mask alone.
@@ -158,7 +164,7 @@ class T5Builder : private EagerModules {
       auto [masked, back] = position_bias(square, name);
       return {masked, bias_, std::move(back)};
     }
-    const TensorId mask = tensor(name + ".mask", TensorKind::input, {square[0], square[2], square[3]}, narrow().bytes);
+    const TensorId mask = mask_of(square, name);
     return {mask, nullptr, [] {}};
   }
 
@@ -238,14 +244,18 @@ class T5Builder : private EagerModules {
             }};
   }
 
-  /// The gradient of scores is the bias's; those of layers add up.
+  /// The gradient of scores is the bias's, in its type; those of layers add up.
   void give(const Added& bias, TensorId dscores, const std::string& name) {
     if (!bias.of) return;
-    TensorId sum = dscores;
+    TensorId d = dscores;
+    if (type_of(d) != type_of(bias.masked)) {
+      d = gradient(bias.masked);
+      backward(name + ".score", " (bias to)", {"to", "b a s t -> b a s t"}, {dscores}, {d});
+    }
+    TensorId sum = d;
     if (bias.of->gradient) {
       sum = gradient(bias.masked);
-      backward(name + ".score", " (bias)", {"add", "b a s t, b a s t -> b a s t"}, {*bias.of->gradient, dscores},
-               {sum});
+      backward(name + ".score", " (bias)", {"add", "b a s t, b a s t -> b a s t"}, {*bias.of->gradient, d}, {sum});
     }
     bias.of->gradient = sum;
   }
@@ -277,20 +287,30 @@ class T5Builder : private EagerModules {
     TensorId wide = act.out;
     if (is_gated) {
       beside = dense(name + ".beside", x, of_.width, of_.inner);
-      wide = like(name + ".mul.out", act.out, narrow());
+      wide = like(name + ".mul.out", act.out, type_of(act.out));  // GELU's, which is as wide or wider
       forward(name + ".mul", {"mul", "b s f, b s f -> b s f"}, {act.out, beside->outs[0]}, {wide});
     }
     const Made dropped = dropout(wide, name + ".inner.dropout", "b s f", has_dropout_);
-    const Products down = dense(name + ".down", dropped.out, of_.inner, of_.width);
+    // Where the last product's weight has a wider type, Hugging Face's converts to it before.
+    const Made given = converted(dropped.out, this->wide(), name + ".down.to", "b s f");
+    const Products down = dense(name + ".down", given.out, of_.inner, of_.width);
     return {down.outs[0], [=, this](TensorId d) {
-              const TensorId dwide = dropped.backward(down.backward(d));
+              const TensorId dwide = dropped.backward(given.backward(down.backward(d)));
               if (!beside) return up.backward(act.backward(dwide));
               const TensorId dact = gradient(act.out), dbeside = gradient(beside->outs[0]);
               backward(name + ".mul", " (act)", {"mul", "b s f, b s f -> b s f"}, {dwide, beside->outs[0]}, {dact});
-              backward(name + ".mul", " (beside)", {"mul", "b s f, b s f -> b s f"}, {dwide, act.out}, {dbeside});
+              times_act(name, dwide, act.out, dbeside);
               const TensorId first = beside->backward(dbeside);
               return both_ways(up.backward(act.backward(dact)), first, name + ".up");
             }};
+  }
+
+  /// The gradient of what GELU's result is multiplied with, in its type.
+  void times_act(const std::string& name, TensorId d, TensorId act, TensorId dbeside) {
+    const bool is_converted = type_of(d) != type_of(dbeside);
+    const TensorId made = is_converted ? gradient(act) : dbeside;
+    backward(name + ".mul", " (beside)", {"mul", "b s f, b s f -> b s f"}, {d, act}, {made});
+    if (is_converted) backward(name + ".mul", " (second, to)", {"to", "b s f -> b s f"}, {made}, {dbeside});
   }
 
   Made relu(TensorId x, const std::string& name) {
@@ -311,7 +331,7 @@ class T5Builder : private EagerModules {
     const Made dropped = dropout(made.out, name + ".add.dropout", "b s w", has_dropout_);
     const Made added = past_block(dropped.out, x, name + ".add");
     end_stage([=, this](TensorId d) {
-      return both_ways(normed.backward(made.backward(dropped.backward(d))), d, name + ".norm");
+      return both_ways(normed.backward(made.backward(dropped.backward(added.backward(d)))), d, name + ".norm");
     });
     return added.out;
   }
@@ -336,7 +356,7 @@ class T5Builder : private EagerModules {
     const Made dropped = dropout(normed.out, "head.dropout", "b s w", has_dropout_);
     TensorId read = dropped.out;
     if (is_tied()) {
-      read = like("head.scale.out", dropped.out, narrow());
+      read = like("head.scale.out", dropped.out, wide());
       forward("head.scale", {"mul", "b s w -> b s w"}, {dropped.out}, {read});
     }
     const TensorId by = is_tied() ? table_ : weight("head.weight", {of_.vocabulary, of_.width});
