@@ -84,6 +84,52 @@ TEST_CASE("each product of a layer in fp8 copies both operands for itself", "[tr
   CHECK(numbers == 2 * 2 * (2 * queries + 2 * keys + 3 * widening));
 }
 
+// Likewise of linear layers of latent attention and of joined products, and of torchao's products of groups of rows
+// (_Float8GroupedMM), which save what came, too. Routers stay as they are.
+TEST_CASE("latent attention, joined products and experts in fp8 keep what they keep in 16 bits", "[traces][llama]") {
+  const std::string latent = "kv_rank=16,rope_size=4,head_size=12,value_size=10", experts = "experts=4,expert_inner=48";
+  for (const auto& [options, products] : {std::pair{"," + latent, 2 * (4 + 3)},
+                                          {"," + latent + ",q_rank=24", 2 * (5 + 3)},
+                                          {std::string(",joined=yes"), 2 * (2 + 2)},
+                                          {"," + experts, 2 * (4 + 2)},
+                                          {"," + experts + ",shared=1,router=sigmoid," + latent, 2 * (4 + 2 + 3)}}) {
+    INFO(options);
+    const Graph graph = in_float8(small + "bf16" + options), plain = formula_graph_of(small + "bf16" + options);
+    CHECK(kept_bytes(graph) == kept_bytes(plain));
+    CHECK(parameter_bytes(graph) == parameter_bytes(plain));
+    const auto is_in_float8 = [&](const Op& op) {
+      return op.kind == "linear" && std::ranges::all_of(op.inputs, [&](TensorId t) { return graph[t].dtype == "fp8"; });
+    };
+    CHECK(std::ranges::count_if(graph.ops, is_in_float8) == 3 * products);
+    CHECK(std::ranges::count_if(graph.ops, [&](const Op& op) { return is_copied(graph, op); }) == 2 * 3 * products);
+    for (const Op& op : graph.ops) {
+      if (op.kind != "linear" || is_in_float8(op)) continue;
+      INFO(op.name);
+      CHECK((op.name.starts_with("head") || op.name.find(".router") != std::string::npos));
+    }
+    for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+      INFO(graph.ops[o].name);
+      CHECK(std::holds_alternative<OpLoop>(loop_of(graph, id_at<OpId>(o))));
+    }
+  }
+}
+
+// A transposed copy in 16 bits, which is read twice, as triton_fp8_per_group_colwise_scales wants it: 2 and 2 bytes a
+// number more than the two reads and the byte of other copies.
+TEST_CASE("gradients of experts' weights in fp8 scale columns of each group of rows", "[traces][llama]") {
+  const Graph graph = in_float8(small + "bf16,experts=4");
+  std::int64_t turned = 0;
+  for (const Op& op : graph.ops) {
+    if (!is_copied(graph, op) || op.name.find(".mlp.") == std::string::npos) continue;
+    const bool is_of_groups = op.name.ends_with("again)") || op.name.ends_with("(input to fp8)");
+    INFO(op.name);
+    CHECK(op.bytes_moved->count == (is_of_groups ? 9 : 5) * graph[op.outputs.front()].bytes.count);
+    CHECK(op.launches == (is_of_groups ? 3 : 2));
+    turned += is_of_groups ? 1 : 0;
+  }
+  CHECK(turned == 2 * 2 * 2);
+}
+
 TEST_CASE("every op of a Llama in fp8 has a loop that its shapes agree with", "[traces][llama]") {
   const Graph graph = in_float8(small + "bf16");
   for (std::size_t o = 0; o < graph.ops.size(); ++o) {
@@ -112,7 +158,8 @@ TEST_CASE("a product in fp8 computes at the platform's peak of fp8, others at th
 }
 
 TEST_CASE("fp8 is refused where it is not known", "[traces][llama]") {
-  CHECK(complaint_of([] { in_float8("llama:experts=4"); }) == "llama: products=fp8: not with lora, experts or kv_rank");
+  CHECK(complaint_of([] { in_float8("llama:lora=4"); }) ==
+        "llama: products=fp8: not with lora, whose frozen weights torchao would make gradients of");
   CHECK(complaint_of([] { formula_graph_of("llama:products=fp4"); }).find("dtype or fp8") != std::string::npos);
   CHECK(complaint_of([] { synthetic_model("llama:view=chain,products=fp8"); }) ==
         "llama: products=fp8: not with view=chain, whose stages compute in one type; try view=graph");

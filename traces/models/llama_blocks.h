@@ -92,6 +92,7 @@ class LlamaBlocks : protected EagerModules {
   /// Axes of the input, of what was made, and the loop of the product of both.
   struct WeightLoop {
     std::string input, made, whole;
+    bool is_of_experts = false;
   };
   /// The gradient of the weight alone.
   void weight_backward(const std::string& name, const Projected& of, const WeightLoop& loop, double flops);
@@ -117,11 +118,14 @@ class LlamaBlocks : protected EagerModules {
   /// for it alone.
   TensorId read_weight(TensorId weight, const std::string& axes);
   TensorId read_weight_back(TensorId weight, const std::string& axes);
+  /// What numbers in 8 bits have one scale; groups of rows: those of each expert, column by column.
+  enum class ScaledBy : std::uint8_t { tensor, groups_of_rows };
   /// What a product of a layer reads of a value, there and in a part of the backward of the op `of`: the value, or a
   /// copy in 8 bits for it alone (llama_narrow.cpp).
   TensorId operand(TensorId x, const std::string& name, const std::string& axes);
-  TensorId operand_back(TensorId x, const std::string& of, const std::string& part, const std::string& axes);
-  Kind scaling(TensorId x, const std::string& loop) const;
+  TensorId operand_back(TensorId x, const std::string& of, const std::string& part, const std::string& axes,
+                        ScaledBy by = ScaledBy::tensor);
+  Kind scaling(TensorId x, const std::string& loop, ScaledBy by = ScaledBy::tensor) const;
   /// What a projection makes with what its adapter adds, if it has one. `backward` makes the gradient of what the
   /// projection made, and that part of its input's that the adapter makes.
   struct Adapted {

@@ -49,11 +49,11 @@ LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name
                  gated = value(name + ".mul.out", wide), downs = value(name + ".down.out", rows);
   const double inner_width = static_cast<double>(inner), up_flops = 4 * count * width * inner_width,
                down_flops = 2 * count * width * inner_width, half = count * inner_width * element;
-  forward(name + ".up", {"linear", "b s k w!, x w - f -> b s k - f", up_flops}, {taken, up}, {ups});
+  multiply(name + ".up", {taken, "b s k w", "!", up, "x w - f"}, {ups, "b s k - f"}, up_flops);
   forward(name + ".silu", {.kind = "silu", .loop = "b s k - f -> b s k f", .moved = 2 * half}, {ups}, {bent});
   forward(name + ".mul", {.kind = "mul", .loop = "b s k f, b s k - f -> b s k f", .moved = 3 * half}, {bent, ups},
           {gated});
-  forward(name + ".down", {"linear", "b s k f, x f w -> b s k w", down_flops}, {gated, down}, {downs});
+  multiply(name + ".down", {gated, "b s k f", "", down, "x f w"}, {downs, "b s k w"}, down_flops);
 
   // Times their shares in fp32, back in the order of tokens, summed.
   const TensorId y = value(name + ".experts.y", token_shape());
@@ -68,43 +68,42 @@ LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name
     result = value(name + ".y", token_shape());
     forward(name + ".shared.add", {"add", "b s w, b s w -> b s w"}, {y, beside->y}, {result});
   }
-  return {
-      result, [=, this](TensorId d) {
-        std::optional<TensorId> dbeside;
-        if (beside) dbeside = beside->backward(d);
-        const TensorId ddowns = gradient(downs), dsorted = gradient(sorted_shares), dgated = gradient(gated),
-                       dbent = gradient(bent), dups = gradient(ups), dtaken = gradient(taken);
-        backward(name + ".combine", "",
-                 {.kind = "index",
-                  .loop = "b s w!, b s k w, b s k, b s k, b s k -> b s k w, b s k",
-                  .moved = combined_back * row_numbers},
-                 {d, downs, sorted_shares, absent, back}, {ddowns, dsorted});
-        backward(name + ".down", " (input)", {"linear", "b s k w, x f w -> b s k f", down_flops}, {ddowns, down},
-                 {dgated});
-        backward(name + ".down", " (weight)", {"linear", "b s k f, b s k w -> x f w", down_flops}, {gated, ddowns},
-                 {gradient(down)});
-        backward(name + ".mul", " (silu)", {.kind = "mul", .loop = "b s k f, b s k - f -> b s k f", .moved = 3 * half},
-                 {dgated, ups}, {dbent});
-        const TensorId dsecond = tensor("gradient of " + name + ".up.second", TensorKind::gradient, wide, element_),
-                       dfirst = tensor("gradient of " + name + ".up.first", TensorKind::gradient, wide, element_);
-        backward(name + ".mul", " (up)", {"mul", "b s k f, b s k f -> b s k f"}, {dgated, bent}, {dsecond});
-        backward(name + ".silu", "", {.kind = "silu", .loop = "b s k f, b s k - f -> b s k f", .moved = 3 * half},
-                 {dbent, ups}, {dfirst});
-        backward(name + ".up", " (cat)", {"cat", "b s k f, b s k f -> b s k - f"}, {dfirst, dsecond}, {dups});
-        backward(name + ".up", " (input)", {"linear", "b s k - f, x w - f -> b s k w", up_flops}, {dups, up}, {dtaken});
-        backward(name + ".up", " (weight)", {"linear", "b s k w, b s k - f -> x w - f", up_flops}, {taken, dups},
-                 {gradient(up)});
-        const TensorId dn = tensor("gradient of " + name + ".normed by rows", TensorKind::gradient, token_shape(),
-                                   element_),
-                       dshares = gradient(shares);
-        backward(name + ".dispatch", "",
-                 {.kind = "index",
-                  .loop = "b s k w, b s k, b s k, b s k, b s k -> b s w, b s k",
-                  .moved = dispatched_back * row_numbers},
-                 {dtaken, dsorted, sorted, sources, absent}, {dn, dshares});
-        const TensorId all = routed_to.backward(dshares, dn);
-        return dbeside ? added(*dbeside, all, name + ".shared", " (both)") : all;
-      }};
+  return {result, [=, this](TensorId d) {
+            std::optional<TensorId> dbeside;
+            if (beside) dbeside = beside->backward(d);
+            const TensorId ddowns = gradient(downs), dsorted = gradient(sorted_shares), dgated = gradient(gated),
+                           dbent = gradient(bent), dups = gradient(ups), dtaken = gradient(taken);
+            backward(name + ".combine", "",
+                     {.kind = "index",
+                      .loop = "b s w!, b s k w, b s k, b s k, b s k -> b s k w, b s k",
+                      .moved = combined_back * row_numbers},
+                     {d, downs, sorted_shares, absent, back}, {ddowns, dsorted});
+            multiply_back(name + ".down", {ddowns, "b s k w", "", down, "x f w"}, {dgated, "b s k f"}, down_flops);
+            weight_backward(name + ".down", {ddowns, down, gated},
+                            {"b s k f", "b s k w", "b s k f, b s k w -> x f w", true}, down_flops);
+            backward(name + ".mul", " (silu)",
+                     {.kind = "mul", .loop = "b s k f, b s k - f -> b s k f", .moved = 3 * half}, {dgated, ups},
+                     {dbent});
+            const TensorId dsecond = tensor("gradient of " + name + ".up.second", TensorKind::gradient, wide, element_),
+                           dfirst = tensor("gradient of " + name + ".up.first", TensorKind::gradient, wide, element_);
+            backward(name + ".mul", " (up)", {"mul", "b s k f, b s k f -> b s k f"}, {dgated, bent}, {dsecond});
+            backward(name + ".silu", "", {.kind = "silu", .loop = "b s k f, b s k - f -> b s k f", .moved = 3 * half},
+                     {dbent, ups}, {dfirst});
+            backward(name + ".up", " (cat)", {"cat", "b s k f, b s k f -> b s k - f"}, {dfirst, dsecond}, {dups});
+            multiply_back(name + ".up", {dups, "b s k - f", "", up, "x w - f"}, {dtaken, "b s k w"}, up_flops);
+            weight_backward(name + ".up", {dups, up, taken},
+                            {"b s k w", "b s k - f", "b s k w, b s k - f -> x w - f", true}, up_flops);
+            const TensorId dn = tensor("gradient of " + name + ".normed by rows", TensorKind::gradient, token_shape(),
+                                       element_),
+                           dshares = gradient(shares);
+            backward(name + ".dispatch", "",
+                     {.kind = "index",
+                      .loop = "b s k w, b s k, b s k, b s k, b s k -> b s w, b s k",
+                      .moved = dispatched_back * row_numbers},
+                     {dtaken, dsorted, sorted, sources, absent}, {dn, dshares});
+            const TensorId all = routed_to.backward(dshares, dn);
+            return dbeside ? added(*dbeside, all, name + ".shared", " (both)") : all;
+          }};
 }
 
 }  // namespace plimsoll

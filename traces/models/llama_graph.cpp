@@ -155,8 +155,9 @@ TensorId LlamaBlocks::from_projection(const std::string& name, const std::string
 
 void LlamaBlocks::weight_backward(const std::string& name, const Projected& of, const WeightLoop& loop, double flops) {
   const Made input = copy_of(name + input_of, of.input), weight = copy_of((*this)[of.weight].name, of.weight);
-  const TensorId d = operand_back(of.d, name, " (gradient to fp8 again)", loop.made),
-                 x = operand_back(input.out, name, " (input to fp8)", loop.input), dweight = gradient(weight.out);
+  const ScaledBy by = loop.is_of_experts ? ScaledBy::groups_of_rows : ScaledBy::tensor;
+  const TensorId d = operand_back(of.d, name, " (gradient to fp8 again)", loop.made, by),
+                 x = operand_back(input.out, name, " (input to fp8)", loop.input, by), dweight = gradient(weight.out);
   backward(name, " (weight)", {"linear", loop.whole, flops}, {x, d}, {dweight});
   weight.backward(dweight);
 }
@@ -481,8 +482,8 @@ Graph llama_graph(const LlamaGraph& sizes) {
     throw InputError("llama: base=nf4: expected adapters (lora), since weights of 4 bits are not trained");
   }
   if (LlamaGraph::dtypes.at(sizes.dtype) == "amp") refuse_under_autocast(sizes);
-  if (sizes.products == 1 && (sizes.lora > 0 || sizes.experts > 0 || sizes.kv_rank > 0)) {
-    throw InputError("llama: products=fp8: not with lora, experts or kv_rank");
+  if (sizes.products == 1 && sizes.lora > 0) {
+    throw InputError("llama: products=fp8: not with lora, whose frozen weights torchao would make gradients of");
   }
   if (sizes.products == 1 && sizes.view == 1) {
     throw InputError("llama: products=fp8: not with view=chain, whose stages compute in one type; try view=graph");
@@ -493,7 +494,6 @@ Graph llama_graph(const LlamaGraph& sizes) {
   if (sizes.joined == 1 && (sizes.lora > 0 || sizes.kv_rank > 0 || sizes.bias == 1 || sizes.qk_norm == 1)) {
     throw InputError("llama: joined: not with lora, kv_rank, bias or qk_norm");
   }
-  if (sizes.joined == 1 && sizes.products == 1) throw InputError("llama: joined: not with products=fp8");
   if (sizes.kv_rank > 0 && sizes.norm == 1) throw InputError("llama: norm=gemma: not with kv_rank");
   if (sizes.full_every > 0 && sizes.window == 0) throw InputError("llama: full_every: expected a window");
   return LlamaBuilder(sizes).run();

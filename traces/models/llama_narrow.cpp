@@ -2,7 +2,8 @@
 // Sources: Dettmers, Pagnoni, Holtzman, Zettlemoyer, "QLoRA", 2023, sections 2 and 3, as bitsandbytes has it
 // (functional.py: quantize_4bit, dequantize_4bit; autograd/_functions.py: MatMul4Bit); torchao (pytorch/ao),
 // torchao/float8/float8_linear.py, matmul_with_hp_or_float8_args, with dynamic scales of whole tensors: the forward
-// saves its operands as they are. Each product there and back scales and copies its two operands anew.
+// saves its operands as they are. Each product there and back scales and copies its two operands anew. Products of
+// groups of rows likewise, with scales of rows and of columns: torchao/prototype/moe_training/fp8_grouped_mm.py.
 
 #include <string>
 #include <utility>
@@ -70,12 +71,16 @@ LlamaBlocks::Made LlamaBlocks::copy_of(const std::string& name, TensorId x) cons
 }
 
 // One kernel reads all numbers for the largest of them, another reads them and writes the copy, as torch.compile makes
-// of the scaling.
-LlamaBlocks::Kind LlamaBlocks::scaling(TensorId x, const std::string& loop) const {
+// of the scaling. Columns of each expert's rows have scales of their own, which kernels find in a transposed copy.
+LlamaBlocks::Kind LlamaBlocks::scaling(TensorId x, const std::string& loop, ScaledBy by) const {
   double numbers = 1;
   for (const std::int64_t extent : (*this)[x].shape) numbers *= static_cast<double>(extent);
   const double element = static_cast<double>(element_);
-  return {.kind = "to", .loop = loop, .moved = numbers * (2 * element + 1), .launches = 2};
+  const bool is_turned = by == ScaledBy::groups_of_rows;
+  return {.kind = "to",
+          .loop = loop,
+          .moved = numbers * (2 * element + 1 + (is_turned ? 2 * element : 0)),
+          .launches = is_turned ? 3.0 : 2.0};
 }
 
 TensorId LlamaBlocks::operand(TensorId x, const std::string& name, const std::string& axes) {
@@ -86,12 +91,12 @@ TensorId LlamaBlocks::operand(TensorId x, const std::string& name, const std::st
   return copy;
 }
 
-TensorId LlamaBlocks::operand_back(TensorId x, const std::string& of, const std::string& part,
-                                   const std::string& axes) {
+TensorId LlamaBlocks::operand_back(TensorId x, const std::string& of, const std::string& part, const std::string& axes,
+                                   ScaledBy by) {
   if (!is_float8()) return x;
   const TensorId copy = tensor((*this)[x].name + " in fp8 for " + of + part, TensorKind::gradient, (*this)[x].shape, 1,
                                std::string(in_float8));
-  backward(of, part, scaling(x, axes + " -> " + axes), {x}, {copy});
+  backward(of, part, scaling(x, axes + " -> " + axes, by), {x}, {copy});
   return copy;
 }
 

@@ -30,7 +30,12 @@ LlamaBlocks::Routed LlamaBlocks::routed_by_softmax(TensorId normed, const std::s
             const TensorId dlogits = gradient(logits);
             backward(name + ".choose", "", {"softmax", "b s k, b s x!, b s k, b s k, b s -> b s x"},
                      {dshares, made.scores, made.chosen, made.best, made.sums}, {dlogits});
-            return from_projection(name + ".router", "b s x", "w x", {dlogits, router, normed}, routing, dn);
+            const TensorId dnormed = gradient(normed);
+            backward(name + ".router", " (input)", {"linear", "b s x, w x -> b s w", routing}, {dlogits, router},
+                     {dnormed});
+            backward(name + ".router", " (weight)", {"linear", "b s w, b s x -> w x", routing}, {normed, dlogits},
+                     {gradient(router)});
+            return added(dn, dnormed, name + ".router", " (sum)");
           }};
 }
 
