@@ -19,6 +19,7 @@
 #include "traces/imports/dtr_graph.h"
 #include "traces/imports/dtr_log.h"
 #include "traces/imports/import_numbers.h"
+#include "traces/imports/onnx/onnx_graph.h"
 #include "traces/imports/pardnn_dag.h"
 #include "traces/imports/pipedream_profile.h"
 #include "traces/imports/piper_graph.h"
@@ -61,6 +62,8 @@ constexpr std::array importers{
              [](const std::string& file) { return read_piper_graph(file); }},
     Importer{"kineto", [](const std::string& file,
                           ImportNumbers& numbers) { return Imported{read_recorded_graph(file, numbers)}; }},
+    Importer{"onnx",
+             [](const std::string& file, ImportNumbers& numbers) { return Imported{read_onnx(file, numbers)}; }},
     Importer{"fx", [](const std::string& file, ImportNumbers& numbers) { return Imported{read_fx(file, numbers)}; }},
 };
 
@@ -178,7 +181,8 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
           "dtr-log (log of DTR's simulator simrd), pardnn-dag (lines of ops, then of edges), dot (Graphviz:\n"
           "nodes with times and sizes), pipedream (graph.txt), dnn-partitioning, piper, sapp (JSON of these\n"
           "planners), fx (graphs that torch.compile prints, or lists of their operators with measured times),\n"
-          "kineto (a step that PyTorch's profiler has recorded on a GPU), pipeline-csv (order of a pipeline's turns), "
+          "onnx (a model; its backward is derived), kineto (a step that PyTorch's profiler has recorded on a GPU), "
+          "pipeline-csv (order of a pipeline's turns), "
           "memory-snapshot (pickle of\n"
           "torch.cuda.memory._snapshot()): tells which allocators reserve as much")
       ->required();
@@ -199,7 +203,7 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
   command
       ->add_option("--set", arguments->numbers,
                    "of a trace: a number that the file leaves open (fx: layers=24, how often a list's layer comes;\n"
-                   "kineto: step=N, which ProfilerStep; else the last)")
+                   "onnx: batch=8, an axis that has a name; kineto: step=N, which ProfilerStep; else the last)")
       ->type_name("KEY=N");
   command
       ->add_option("--allocator", arguments->allocator, "memory-snapshot: one more allocator to try, as in 'simulate'")

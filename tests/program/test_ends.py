@@ -63,7 +63,7 @@ READING = [
     "plan --trace {file} --platform ideal --strategy store_all", "bounds --trace uniform:3 --platform {file}",
     "check --schedule {file} --trace uniform:4 --platform ideal", "explain {file} --trace uniform:4 --platform ideal", "verify {file} --trace uniform:4 --platform ideal", f"replay {NETWORK} --schedule {{file}} --backend cpu",
     "import checkmate-graph {file} -o {folder}/t.json",
-    "import pardnn-dag {file} -o {folder}/t.json", "import dot {file} -o {folder}/t.json", "import fx {file} -o {folder}/t.json",
+    "import pardnn-dag {file} -o {folder}/t.json", "import dot {file} -o {folder}/t.json", "import fx {file} -o {folder}/t.json", "import onnx {file} -o {folder}/t.json",
     "import dtr-log {file} -o {folder}/t.json", "replay-log {file}", "splits {file}", "import pipedream {file} -o {folder}/t.json",
     "import piper {file} -o {folder}/t.json", "import sapp {file} -o {folder}/t.json", "import dnn-partitioning {file} -o {folder}/t.json",
     "stages {file} --planner piper --devices 2 --bandwidth 1GB/s", "sweep {file} -o {folder}/out", "validate {file} --backend cpu -o {folder}/out",

@@ -28,7 +28,7 @@ std::string foreign_hint(std::string_view text, std::string_view file) {
   const auto by = [&](std::string_view what, std::string_view format) {
     return fmt::format("{}, no trace: plimsoll import {} {} -o TRACE", what, format, file);
   };
-  if (is_onnx(text)) return "an ONNX model, no trace: export the model from PyTorch by traces/export_pytorch.py";
+  if (is_onnx(text)) return by("an ONNX model", "onnx");
   if (is_pickle(text)) {
     return fmt::format(
         "a pickle, no trace: plimsoll import memory-snapshot {}, where it is one of "
