@@ -727,7 +727,7 @@ class OnnxLowering {
     notes.emplace_back("backward", "derived by rule, with what PyTorch's derivatives.yaml keeps; gelu is one op");
     notes.emplace_back("loss", "cross entropy of the first result, where that is more than a number");
     notes.emplace_back("flops", "2 per multiply-add of products and convolutions, all else 0");
-    notes.emplace_back("bytes", "of each op that is no view: distinct tensors read and written");
+    notes.emplace_back("bytes", "distinct tensors that an op reads and writes; views move nothing");
     if (left_out_bytes_ > 0) notes.emplace_back("buffers_left_out_bytes", std::to_string(left_out_bytes_));
     if (untrained_ > 0) notes.emplace_back("untrained", fmt::format("{} weights that no gradient reaches", untrained_));
     notes.emplace_back("left_out", "times and workspaces, which the model does not have");
