@@ -323,7 +323,8 @@ class Planner {
         throw Unsupported{text(s) + " trains a part only of what '" + kernel.name + "' makes gradients for"};
       }
       if (op.phase != Phase::update && !call.outputs.empty() && call.outputs[0].tensor) {
-        planned.accumulates = changed.contains(graph_[*call.outputs[0].tensor].storage);
+        const Tensor& first = graph_[*call.outputs[0].tensor];  // a kernel itself changes all but gradients' sums
+        planned.accumulates = first.kind == TensorKind::parameter_gradient && changed.contains(first.storage);
       }
       if (is_first) planned.statistics = statistics_of(kernel, step);
       made.calls.push_back(std::move(planned));

@@ -79,7 +79,8 @@ class AsynchronousProducts {
   /// Of an op that is a product and makes its results anew.
   std::optional<OpLoop> product_loop(std::size_t o) const {
     const Op& op = graph_.ops[o];
-    if (!is_one_of(nearest_kind(op.kind), OpKind::linear, OpKind::mm, OpKind::matmul) || !op.mutates.empty()) {
+    if (!is_one_of(nearest_kind(op.kind), OpKind::linear, OpKind::linear_input_gradient, OpKind::mm, OpKind::matmul) ||
+        !op.mutates.empty()) {
       return std::nullopt;
     }
     std::variant<OpLoop, std::string> found = loop_of(graph_, id_at<OpId>(o));
@@ -162,6 +163,7 @@ class AsynchronousProducts {
     std::erase_if(op.attributes, [](const auto& a) { return a.first == "loop" || a.first == "loop_reduces"; });
     op.attributes.emplace_back(sliced_operand_key, sliced);
     op.attributes.emplace_back(slice_count_key, std::to_string(ranks_));
+    state_part(op, of, block);
     op.saved.clear();
     const auto divide = [&](auto& amount) {
       if (amount) *amount = (1.0 / ranks_) * *amount;
@@ -171,6 +173,12 @@ class AsynchronousProducts {
     if (op.flops) op.flops = Flops{op.flops->count / ranks_};
     op.alternatives.clear();
     return op;
+  }
+
+  void state_part(Op& op, const Op& of, std::uint32_t block) const {
+    op.attributes.emplace_back(sliced_part_key, std::to_string(block));
+    op.attributes.emplace_back(sliced_axis_key, axis_);
+    op.attributes.emplace_back(sliced_of_key, of.name);
   }
 
   Bytes bytes_of(const Tensors& tensors) const {
@@ -239,6 +247,7 @@ class AsynchronousProducts {
     op.phase = of.phase;
     op.stage = of.stage;
     op.recomputable = of.recomputable;
+    state_part(op, of, block);
     op.flops = Flops{0};
     if (of.duration) op.duration = Seconds{0};  // as known: by what it moves
     op.inputs = {changed, added};

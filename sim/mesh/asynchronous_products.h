@@ -14,6 +14,9 @@ namespace plimsoll {
 /// Which operand of a block's product is a part of what the op names: `input`, the first one, or `output`, all of them;
 /// and of how many parts it is one (sim/ops/efficiency.h).
 inline constexpr const char *sliced_operand_key = "sliced", *slice_count_key = "sliced_in";
+/// Which of them it is or, of a sum, has been added last, over the ranks of which axis, and of which op they all are.
+inline constexpr const char *sliced_part_key = "sliced_part", *sliced_axis_key = "sliced_over",
+                            *sliced_of_key = "sliced_of";
 
 /// A rank's graph with n products, of 1/n of the work each, in place of
 ///  - a product whose input an all_gather over the axis has made: with the rank's own share first, then with those that

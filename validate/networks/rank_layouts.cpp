@@ -9,6 +9,9 @@
 #include "sim/core/expects.h"
 #include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
+#include "sim/mesh/asynchronous_products.h"
+#include "validate/networks/kernel_arguments.h"
+#include "validate/networks/op_blocks.h"
 
 namespace plimsoll {
 namespace {
@@ -22,7 +25,7 @@ struct Unknown {
 class LayoutFinder {
  public:
   LayoutFinder(const Graph& whole, const Graph& rank, const Mesh& mesh)
-      : whole_(whole), rank_(rank), mesh_(mesh), found_(rank.tensors.size()) {
+      : whole_(whole), rank_(rank), mesh_(mesh), blocks_(rank, mesh), found_(rank.tensors.size()) {
     for (std::size_t o = 0; o < whole.ops.size(); ++o) {
       if (!number_.emplace(whole.ops[o].name, id_at<OpId>(o)).second) repeated_ = whole.ops[o].name;
     }
@@ -35,6 +38,8 @@ class LayoutFinder {
       if (is_of_replicas(op)) continue;
       if (collective_of(op) || op_kind(op) == OpKind::share) {
         lay_out_anew(op);
+      } else if (attribute_of(op, sliced_of_key) && !attribute_of(op, sliced_operand_key)) {
+        lie_as_sum(op);
       } else {
         lie_as_cut(op);
       }
@@ -55,10 +60,14 @@ class LayoutFinder {
  private:
   /// Among ranks that each have their own micro-batches, and all of a tensor or a range of it.
   bool is_of_replicas(const Op& op) const {
-    const std::optional<OpCollective> exchange = collective_of(op);
-    if (!exchange) return false;
-    const std::vector<std::size_t> axes = mesh_.axes_named(exchange->axis);
+    const std::vector<std::size_t> axes = axes_of(op);
     return std::ranges::any_of(axes, [&](std::size_t a) { return mesh_.axes[a].shares_micro_batches; });
+  }
+
+  /// Of an exchange or a share; of other ops none.
+  std::vector<std::size_t> axes_of(const Op& op) const {
+    if (op_kind(op) != OpKind::share && !collective_of(op)) return {};
+    return mesh_.axes_named(attribute_of(op, "axis").value_or(std::string_view()));
   }
 
   RankLayout lies_so(TensorId t, Layout layout) const {
@@ -78,7 +87,8 @@ class LayoutFinder {
   }
 
   void lie_as_cut(const Op& op) {
-    const auto place = number_.find(op.name);
+    const OpBlocks blocks = blocks_.of(op);
+    const auto place = number_.find(blocks.of);
     if (place == number_.end()) throw Unknown{"the network has no op '" + op.name + "'"};
     const std::string_view text = attribute_of(op, "cuts").value_or(std::string_view());
     std::vector<std::optional<std::uint8_t>> cuts(mesh_.axes.size());
@@ -90,12 +100,28 @@ class LayoutFinder {
       read_cuts(text, *loop, cuts);
     }
     const Layout all_whole(mesh_.axes.size());
-    for (std::size_t k = 0; k < op.inputs.size(); ++k) {
-      lie(op.inputs[k], loop ? layout_of(loop->inputs[k], cuts, false) : all_whole);
+    for (std::size_t k = 0; k < blocks.inputs.size(); ++k) {
+      if (blocks.inputs[k].blocks.size() > 1) continue;
+      lie(blocks.inputs[k].blocks.front(), loop ? layout_of(loop->inputs[k], cuts, false) : all_whole);
     }
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
       lie(op.outputs[k], loop ? layout_of_output(*loop, k, cuts) : all_whole);
     }
+  }
+
+  /// What a product in parts has made for a rank is of partial sums, and the last sum that rank's share.
+  void lie_as_sum(const Op& op) {
+    const TensorId sum = op.outputs.front();
+    Layout layout = found_[op.inputs.front().index]->layout;
+    const std::size_t axis = *mesh_.axis(*attribute_of(op, sliced_axis_key));
+    if (whole_attribute(op, sliced_part_key) + 1 == mesh_.axes[axis].ranks) {
+      const Op& product = whole_[number_.at(*attribute_of(op, sliced_of_key))];
+      const std::vector<std::int64_t> all = local_shape(whole_[product.outputs.front()].shape, layout, mesh_);
+      const auto shared = std::ranges::mismatch(all, rank_[sum].shape).in1;
+      EXPECTS(shared != all.end());
+      layout[axis] = {cut, static_cast<std::uint8_t>(shared - all.begin())};
+    }
+    lie(sum, std::move(layout));
   }
 
   void read_cuts(std::string_view text, const OpLoop& loop, std::vector<std::optional<std::uint8_t>>& cuts) const {
@@ -114,12 +140,12 @@ class LayoutFinder {
     if (op.outputs.empty() && op.mutates.empty()) {
       throw Unknown{"'" + op.name + "' is within another op, where the replay exchanges nothing"};
     }
+    if (collective_of(op) && collective_of(op)->kind == CollectiveKind::shift) return;  // of blocks
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
       const TensorId from = op.inputs[k], to = op.outputs[k];
       if (!found_[from.index]) lie(from, Layout(mesh_.axes.size()));
       Layout layout = found_[from.index]->layout;
-      const std::string_view names = attribute_of(op, "axis").value_or(std::string_view());
-      for (const std::size_t a : mesh_.axes_named(names)) layout[a] = after(from, to);
+      for (const std::size_t a : axes_of(op)) layout[a] = after(from, to);
       lie(to, std::move(layout));
     }
   }
@@ -135,16 +161,12 @@ class LayoutFinder {
 
   /// Between a value and the range of it that a replica keeps. In place both are one.
   void share_out(const Op& op) {
-    const std::vector<std::size_t> axes = mesh_.axes_named(collective_of(op)->axis);
-    if (axes.size() != 1) {
-      throw Unknown{"'" + op.name + "' exchanges over several axes of replicas, which the replay does not"};
-    }
-    const bool gathers = collective_of(op)->kind == CollectiveKind::all_gather;
+    const bool gathers = collective_of(op) && collective_of(op)->kind == CollectiveKind::all_gather;
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
       const TensorId all = gathers ? op.outputs[k] : op.inputs[k], part = gathers ? op.inputs[k] : op.outputs[k];
       if (!found_[all.index]) throw Unknown{"no op reads '" + rank_[all].name + "'"};
       found_[part.index] = found_[all.index];
-      found_[part.index]->range = SharedRange{axes.front(), rank_[part].bytes};
+      found_[part.index]->range = SharedRange{axes_of(op), rank_[part].bytes};
     }
   }
 
@@ -158,12 +180,13 @@ class LayoutFinder {
       if (rank_[t].bytes == rank_[parameter].bytes) continue;
       const auto replicas = std::ranges::find(mesh_.axes, true, &Axis::shares_micro_batches);
       if (replicas == mesh_.axes.end()) throw Unknown{"'" + rank_[t].name + "' has not the bytes of its parameter"};
-      found_[t.index]->range = SharedRange{static_cast<std::size_t>(replicas - mesh_.axes.begin()), rank_[t].bytes};
+      found_[t.index]->range = SharedRange{{static_cast<std::size_t>(replicas - mesh_.axes.begin())}, rank_[t].bytes};
     }
   }
 
   const Graph &whole_, &rank_;
   const Mesh& mesh_;
+  BlocksInGraph blocks_;
   std::unordered_map<std::string_view, OpId> number_;
   std::string repeated_;                          // a name that does not tell which op
   std::vector<std::optional<RankLayout>> found_;  // by tensor of the rank's graph
@@ -240,7 +263,9 @@ std::vector<std::uint32_t> group_of(const Mesh& mesh, const std::vector<std::siz
 }
 
 std::vector<RankPiece> range_of(Bytes whole, const SharedRange& range, const Mesh& mesh, std::uint32_t rank) {
-  const std::int64_t begin = range.each.count * place_along(mesh, range.axis, rank);
+  std::int64_t place = 0;
+  for (const std::size_t a : range.axes) place = place * mesh.axes[a].ranks + place_along(mesh, a, rank);
+  const std::int64_t begin = range.each.count * place;
   const std::int64_t bytes = std::min(range.each.count, whole.count - begin);
   if (bytes <= 0) return {};
   return {{begin, begin, bytes}};

@@ -12,9 +12,10 @@
 
 namespace plimsoll {
 
-/// Of a tensor that the ranks of an axis share out as one row of numbers (ZeRO): rank i has its bytes from i * each on.
+/// Of a tensor that the ranks of axes share out as one row of numbers (ZeRO): the rank at place i among them has its
+/// bytes from i * each on.
 struct SharedRange {
-  std::size_t axis = 0;
+  std::vector<std::size_t> axes;  ///< the outermost first
   Bytes each;
 };
 
@@ -38,8 +39,8 @@ struct RankPiece {
 /// Of a rank, in the order of the whole.
 std::vector<RankPiece> pieces_of(const RankLayout&, const Mesh&, std::uint32_t rank);
 
-/// Of what the ranks of an axis have alike, as `own` is: the bytes of one's share, its last ones beyond the whole left
-/// out. The whole is what the layout leaves without its range.
+/// Of what the ranks of these axes have alike, as `own` is: the bytes of one's share, its last ones beyond the whole
+/// left out. The whole is what the layout leaves without its range.
 std::vector<RankPiece> range_of(Bytes whole, const SharedRange&, const Mesh&, std::uint32_t rank);
 
 /// A rank's place along an axis.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "sim/core/names.h"
 #include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
+#include "validate/cpu/kernels/block_kernels.h"
 #include "validate/cpu/ranks/rank_exchange.h"
 #include "validate/cpu/ranks/rank_meeting.h"
 #include "validate/reference/updates.h"
@@ -20,6 +22,10 @@ namespace {
 struct CannotRun {
   std::string what;
 };
+
+bool is_shift(const Op& op) {
+  return collective_of(op) && collective_of(op)->kind == CollectiveKind::shift;
+}
 
 bool exchanges(const Op& op) {
   return collective_of(op) || op_kind(op) == OpKind::share;
@@ -39,30 +45,37 @@ class RankKernels {
       : mesh_(*problem.mesh),
         layouts_(std::move(layouts)),
         network_{problem.graph, whole.stage_names, whole.boundaries, nullptr},
-        meeting_(std::make_shared<RankMeeting>()) {
+        meeting_(std::make_shared<RankMeeting>()),
+        wide_(problem.graph) {
     for (Op& op : network_.graph.ops) take_own_heads(op);
+    const BlocksInGraph blocks(problem.graph, mesh_);
+    for (const Op& op : network_.graph.ops) in_blocks_.push_back(on_blocks_of(op, blocks.of(op)));
   }
 
   RankNetworks run() {
     CpuNetwork common{network_, {}, {}};
-    for (Op& op : common.network.graph.ops) {
-      common.kernels.push_back(exchanges(op) || op.phase == Phase::update ? Kernel{} : local_kernel(op));
-      state_workspace(network_.graph, op, common.kernels.back().scratch);
+    for (std::size_t o = 0; o < network_.graph.ops.size(); ++o) {
+      Op& op = common.network.graph.ops[o];
+      const bool is_local = !exchanges(op) && op.phase != Phase::update;
+      common.kernels.push_back(is_local ? local_kernel(in_blocks_[o] ? in_blocks_[o]->whole : op) : Kernel{});
+      const Bytes scratch = common.kernels.back().scratch;
+      state_workspace(network_.graph, op, in_blocks_[o] ? scratch_on_blocks(scratch, wide_, *in_blocks_[o]) : scratch);
     }
     common.give_up = [meeting = meeting_] { meeting->give_up(); };
     RankNetworks made{std::vector<CpuNetwork>(mesh_.ranks(), common), {}};
     for (std::uint32_t o = 0; o < network_.graph.ops.size(); ++o) {
       const Op& op = network_.graph.ops[o];
-      const auto values =
-          exchanges(op) ? value_exchanges(network_.graph, op, layouts_, mesh_) : std::vector<ValueExchange>{};
+      const auto values = exchanges(op) && !is_shift(op) ? value_exchanges(network_.graph, op, layouts_, mesh_)
+                                                         : std::vector<ValueExchange>{};
       for (std::uint32_t rank = 0; rank < mesh_.ranks(); ++rank) {
         Kernel& kernel = made.ranks[rank].kernels[o];
         if (exchanges(op)) {
-          kernel.run = exchange_kernel(OpId{o}, values, rank);
+          kernel.run = is_shift(op) ? shift_kernel(OpId{o}, rank) : exchange_kernel(OpId{o}, values, rank);
         } else if (op.phase == Phase::update) {
           kernel.run = update_kernel(op, rank);
         } else {
-          adapt(kernel, op, rank);
+          adapt(kernel, in_blocks_[o] ? in_blocks_[o]->whole : op, layouts_[op.outputs.front().index], rank);
+          if (in_blocks_[o]) kernel = on_blocks(kernel, wide_, *in_blocks_[o], mesh_, rank);
         }
       }
     }
@@ -71,6 +84,14 @@ class RankKernels {
   }
 
  private:
+  /// Nothing for an op that has all operands as the network's op has its own.
+  std::optional<OpOnBlocks> on_blocks_of(const Op& op, const OpBlocks& blocks) {
+    if (!blocks.are_any()) return std::nullopt;
+    std::variant<OpOnBlocks, std::string> made = op_on_blocks(wide_, op, blocks, layouts_, mesh_);
+    if (std::string* why = std::get_if<std::string>(&made)) throw CannotRun{std::move(*why)};
+    return std::get<OpOnBlocks>(std::move(made));
+  }
+
   /// Heads of an attention are those that the rank has.
   void take_own_heads(Op& op) const {
     for (auto& [name, value] : op.attributes) {
@@ -87,22 +108,21 @@ class RankKernels {
   Kernel local_kernel(const Op& op) const {
     const bool moves_statistics = attribute_of(op, statistics_attribute).has_value();
     for (const TensorId t : op.outputs) {
+      if (!moves_statistics) break;
       const Layout& layout = layouts_[t.index].layout;
-      if (moves_statistics &&
-          std::ranges::any_of(layout, [](const auto& a) { return a.kind != AxisLayout::Kind::whole; }))
+      if (std::ranges::any_of(layout, [](const auto& a) { return a.kind != AxisLayout::Kind::whole; }))
         throw CannotRun{
             fmt::format("'{}' is cut, and its running statistics are not, which the replay does not support", op.name)};
     }
-    std::optional<Kernel> kernel = make_kernel(network_.graph, op);
+    std::optional<Kernel> kernel = make_kernel(wide_, op);
     if (!kernel) throw CannotRun{fmt::format("the CPU backend has no kernel of kind '{}' ('{}')", op.kind, op.name)};
     return *std::move(kernel);
   }
 
   /// What a kernel does otherwise because others have the rest: of a sum the first rank alone adds the bias, and a mean
-  /// is that of all rows.
-  void adapt(Kernel& kernel, const Op& op, std::uint32_t rank) const {
+  /// is that of all rows. `made`: how the op's output lies.
+  void adapt(Kernel& kernel, const Op& op, const RankLayout& made, std::uint32_t rank) const {
     const std::optional<OpKind> kind = network_kind(op.kind);
-    const RankLayout& made = layouts_[op.outputs.front().index];
     if (kind == OpKind::linear && adds_to_a_sum(made, mesh_, rank)) {
       const auto numbers = static_cast<std::size_t>(network_.graph[op.inputs[2]].bytes.count / 4);
       kernel.run = [run = kernel.run, nothing = std::vector<float>(numbers)](const KernelArguments& given) mutable {
@@ -168,6 +188,24 @@ class RankKernels {
     };
   }
 
+  /// What a rank hands on goes to the next one.
+  std::function<void(const KernelArguments&)> shift_kernel(OpId id, std::uint32_t rank) const {
+    const Op& op = network_.graph[id];
+    const std::vector<std::uint32_t> group = group_of(mesh_, mesh_.axes_named(collective_of(op)->axis), rank);
+    const auto place = static_cast<std::size_t>(std::ranges::find(group, rank) - group.begin());
+    std::vector<std::size_t> bytes;
+    for (const TensorId t : op.inputs) bytes.push_back(static_cast<std::size_t>(network_.graph[t].bytes.count));
+    const auto work = [bytes](RankMeeting::Brought brought) {
+      for (std::size_t g = 0; g < brought.size(); ++g) {
+        const KernelArguments& next = *brought[(g + 1) % brought.size()];
+        for (std::size_t k = 0; k < bytes.size(); ++k) std::memcpy(next.outputs[k], brought[g]->inputs[k], bytes[k]);
+      }
+    };
+    return [=, meeting = meeting_, occurrence = std::uint32_t{0}](const KernelArguments& arguments) mutable {
+      meeting->meet({id, occurrence++, group.front()}, place, group.size(), arguments, work);
+    };
+  }
+
   /// Of what the rank has of a parameter, or of the range of it that it keeps up to date.
   std::function<void(const KernelArguments&)> update_kernel(const Op& op, std::uint32_t rank) const {
     const std::string_view optimizer = attribute_of(op, "optimizer").value_or(std::string_view());
@@ -207,6 +245,8 @@ class RankKernels {
   std::vector<RankLayout> layouts_;
   Network network_;
   std::shared_ptr<RankMeeting> meeting_;
+  Graph wide_;                                        // with operands that are put together of blocks
+  std::vector<std::optional<OpOnBlocks>> in_blocks_;  // by op
 };
 
 }  // namespace

@@ -17,16 +17,18 @@ std::vector<RankPiece> all_of(Bytes bytes) {
 }
 
 /// Among replicas, which have alike what their layouts leave: all of it, or a range.
-ValueExchange of_replicas(const Graph& graph, CollectiveKind kind, TensorId from, TensorId to, std::size_t axis,
-                          const Mesh& mesh) {
+ValueExchange of_replicas(const Graph& graph, CollectiveKind kind, TensorId from, TensorId to,
+                          const std::vector<std::size_t>& axes, const Mesh& mesh) {
   const bool gathers = kind == CollectiveKind::all_gather;
   ValueExchange made{!gathers, graph[gathers ? to : from].bytes, {}, {}};
   // In place a range has its place in the whole; else it is the whole of a smaller tensor.
   const bool is_in_place = from == to;
   const Bytes part = graph[gathers ? from : to].bytes;
-  const Bytes each{is_in_place ? shared_bytes(graph[from], mesh.axes[axis].ranks) : part};
+  std::uint32_t ranks = 1;
+  for (const std::size_t a : axes) ranks *= mesh.axes[a].ranks;
+  const Bytes each{is_in_place ? shared_bytes(graph[from], ranks) : part};
   for (std::uint32_t rank = 0; rank < mesh.ranks(); ++rank) {
-    std::vector<RankPiece> range = range_of(made.whole, {axis, each}, mesh, rank);
+    std::vector<RankPiece> range = range_of(made.whole, {axes, each}, mesh, rank);
     for (RankPiece& piece : range) piece.own = is_in_place ? piece.whole : 0;
     if (kind == CollectiveKind::all_reduce) range = all_of(made.whole);
     made.from.push_back(gathers ? range : all_of(made.whole));
@@ -46,8 +48,8 @@ std::vector<ValueExchange> value_exchanges(const Graph& graph, const Op& op, con
   std::vector<ValueExchange> made;
   for (std::size_t k = 0; k < op.inputs.size(); ++k) {
     const TensorId from = op.inputs[k], to = op.outputs.empty() ? from : op.outputs[k];
-    if (what && mesh.axes[axes.front()].shares_micro_batches) {
-      made.push_back(of_replicas(graph, what->kind, from, to, axes.front(), mesh));
+    if (mesh.axes[axes.front()].shares_micro_batches) {  // a share is what a scatter among one alone leaves it
+      made.push_back(of_replicas(graph, what ? what->kind : CollectiveKind::reduce_scatter, from, to, axes, mesh));
       continue;
     }
     ValueExchange& value = made.emplace_back();
