@@ -5,6 +5,7 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
+#include "sim/core/optimizer.h"
 
 namespace plimsoll {
 namespace {
@@ -38,8 +39,10 @@ void take_both_parts(Stage& stage) {
       stage.weight_made + std::max(stage.backward_input_workspace.value_or(accumulating), added);
 }
 
-/// What ranks take the gradients that the part makes through to sum them.
-Bytes bytes_of_buckets(const Graph& graph, const ChainPart& part) {
+/// Beside the gradients that the part makes, and the states of the problem's optimizer: what ranks take gradients
+/// through to sum them, and the states of updates that a trace has of its own.
+Bytes bytes_beside_gradients(const Problem& problem, const ChainPart& part) {
+  const Graph& graph = problem.graph;
   std::vector<bool> made_here(graph.storages, false);
   Bytes sum;
   for (const Op& op : graph.ops) {
@@ -51,7 +54,8 @@ Bytes bytes_of_buckets(const Graph& graph, const ChainPart& part) {
       continue;
     }
     const auto is_made_here = [&](TensorId t) { return made_here[graph[t].storage.index]; };
-    if (!collective_of(op) || std::ranges::none_of(op.inputs, is_made_here)) continue;
+    const bool counts = collective_of(op) || problem.optimizer == Optimizer::none;
+    if (!counts || std::ranges::none_of(op.inputs, is_made_here)) continue;
     for (const TensorId t : op.inputs) sum += graph[t].kind == TensorKind::optimizer_state ? graph[t].bytes : Bytes{0};
   }
   return sum;
@@ -129,7 +133,7 @@ ChainModel chain_model(const Problem& problem, const ChainPart& part) {
                                   .optimizer = problem.optimizer,
                                   .states = problem.states.value_or(States::by_dtype),
                                   .micro_batches = problem.micro_batches,
-                                  .also_resident = bytes_of_buckets(problem.graph, part)});
+                                  .also_resident = bytes_beside_gradients(problem, part)});
 }
 
 Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, const ChainPart& part,

@@ -85,7 +85,7 @@ std::variant<OpOnBlocks, std::string> op_on_blocks(Graph& graph, const Op& op, c
     if (const std::size_t count = input.blocks.size(); count > 1) {
       const AxisLayout& share = layouts[own.index].layout[input.axis];
       if (share.kind != AxisLayout::Kind::cut) {
-        return fmt::format("'{}' reads blocks of '{}', which is no share along '{}'", op.name, graph[own].name,
+        return fmt::format("'{}' reads blocks of '{}', which is not cut along '{}'", op.name, graph[own].name,
                            mesh.axes[input.axis].name);
       }
       made.operands.push_back({share.dim, input.axis, first, count, made.whole.inputs.size() - 1, false});
@@ -98,7 +98,8 @@ std::variant<OpOnBlocks, std::string> op_on_blocks(Graph& graph, const Op& op, c
   const std::uint32_t ranks = mesh.axes[blocks.part->axis].ranks;
   const auto dim = sliced_dimension(graph[op.inputs.front()], graph[op.outputs.front()]);
   TensorId& whole = blocks.part->is_of_input ? made.whole.inputs.front() : made.whole.outputs.front();
-  if (!dim || graph[whole].shape[*dim] % ranks != 0) return fmt::format("'{}' is no product in equal parts", op.name);
+  if (!dim || graph[whole].shape[*dim] % ranks != 0)
+    return fmt::format("'{}' cannot be computed in equal parts", op.name);
   made.operands.push_back({*dim, blocks.part->axis, 0, 1, 0, !blocks.part->is_of_input});
   whole = add_like(graph, whole, *dim, graph[whole].shape[*dim] / ranks);
   return made;
