@@ -106,4 +106,15 @@ TEST_CASE("a chain that a host issues takes what its graph takes", "[efficiency]
 }
 
 }  // namespace
+TEST_CASE("what packs ops or listed values is told that a pipeline makes stages of a graph's", "[program]") {
+  const auto refusal = [](const std::string& strategy) {
+    return plimsoll("simulate -t gpt:layers=2,view=graph -p h100_sxm_8 -s '" + strategy + "'").err;
+  };
+  const std::string stages = "the stages that a pipeline or 'chain' makes of 'gpt:layers=2,view=graph' list none",
+                    ops = "chooses by ops, and behind a pipeline or 'chain' the ops of 'gpt:layers=2,view=graph'";
+  CHECK(refusal("1f1b(stages=2)|quantize").find(stages) != std::string::npos);
+  CHECK(refusal("chain|quantize").find(stages) != std::string::npos);
+  CHECK(refusal("1f1b(stages=2)|gist").find(ops) != std::string::npos);
+}
+
 }  // namespace plimsoll

@@ -103,12 +103,14 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
     const bool packs = pass.strategy->family == Family::compression && problem.chain.has_value();
     if (packs && !pass.strategy->packs_stages()) {
       throw InputError(
-          fmt::format("strategy '{}' chooses by ops, and '{}' is a chain", pass.strategy->name, problem.graph.name));
+          fmt::format("strategy '{}' chooses by ops, and {}", pass.strategy->name,
+                      problem.of_ops ? "behind a pipeline or 'chain' the ops of '" + problem.graph.name + "' are stages"
+                                     : "'" + problem.graph.name + "' is a chain"));
     }
     if (packs && !lists_saved(*problem.chain)) {
-      throw InputError(
-          fmt::format("strategy '{}' chooses among the tensors that stages save, and the stages of '{}' list none",
-                      pass.strategy->name, problem.graph.name));
+      throw InputError(fmt::format(
+          "strategy '{}' chooses among the tensors that stages save, and the stages {} '{}' list none",
+          pass.strategy->name, problem.of_ops ? "that a pipeline or 'chain' makes of" : "of", problem.graph.name));
     }
     const bool updates = std::ranges::any_of(problem.graph.ops, updates_parameters);
     if (pass.strategy->needs_updates && !updates) {
