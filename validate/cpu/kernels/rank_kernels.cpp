@@ -11,7 +11,7 @@
 #include "sim/core/names.h"
 #include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
-#include "validate/cpu/kernels/block_kernels.h"
+#include "validate/cpu/ranks/block_kernels.h"
 #include "validate/cpu/ranks/rank_exchange.h"
 #include "validate/cpu/ranks/rank_meeting.h"
 #include "validate/reference/updates.h"

@@ -1,4 +1,4 @@
-#include "validate/cpu/kernels/block_kernels.h"
+#include "validate/cpu/ranks/block_kernels.h"
 
 #include <fmt/format.h>
 
