@@ -40,6 +40,14 @@ TEST_CASE("an iteration lies between sums of its kernels at the ends of their sp
   CHECK(made["no_interval"].is_null());
 }
 
+TEST_CASE("waiting counts with the mean of all kernels, so that shares sum to the iteration", "[interval]") {
+  const Json made = simulated(
+      "-t gpt2:layers=2 -s '1f1b(stages=2)' --micro-batches 4 --optimizer adam -p h100_sxm_8:efficiency=h100_sxm");
+  double time = 0;
+  for (const Json& share : made["time_shares"]) time += share["time_s"].get<double>();
+  CHECK(time == Approx(made["makespan_s"].get<double>()));
+}
+
 TEST_CASE("a stage's interval is that of the kernels that it is made of", "[interval]") {
   const std::string words = "-t transformer:layers=2,batch=4,view=",
                     on = " -p h100_sxm_8:efficiency=h100_sxm -s store_all";
