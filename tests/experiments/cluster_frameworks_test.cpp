@@ -274,6 +274,7 @@ TEST_CASE("what a framework is told is the point that a cluster has chosen for i
   check_read_back("pytorch", ",copies=2,p=2,t=1,z=2,schedule=1f1b");
   check_read_back("megatron", ",expert=2,p=2,t=2,z=1+0", mixture);
   check_read_back("torchtitan", ",expert=2,t=2,z=3", mixture);
+  check_read_back("torchtitan", ",p=2,d=2,z=2,schedule=1f1b,micro_batch=2");  // of four micro-batches
   // 8 layers, an embedding and a head in parts of 2 are 5 parts, of one 10: 5 a device.
   check_read_back("torchtitan", ",t=1,p=2,schedule=interleaved,chunks=5");
 }

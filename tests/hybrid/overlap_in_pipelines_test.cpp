@@ -60,6 +60,9 @@ TEST_CASE("the backward of stages that exchange beside it takes as long as by ha
     for (std::size_t i = 0; i < count; ++i) {
       const Stage &one = beside.stages[i], &other = exposed.stages[i];
       sum += one.backward;
+      // Without overlap a sum goes behind the gradients of the weights, and a gathering in front of all.
+      CHECK(other.backward_weight == chain.stages[i].backward_weight + exchanges[i].sum);
+      CHECK(other.backward == chain.stages[i].backward + exchanges[i].backward_gather + exchanges[i].sum);
       CHECK(one.forward <= other.forward);
       CHECK(one.backward_weight <= other.backward_weight);
       CHECK(one.backward - one.backward_weight <= other.backward - other.backward_weight);
