@@ -169,9 +169,6 @@ struct Bends {
 };
 Bends bends_of(const std::function<TapeOutcome(std::optional<Bytes>)>& best_within);
 
-/// Answers to several budgets.
-using Asked = std::function<std::vector<TapeOutcome>(std::span<const std::optional<Bytes>>)>;
-
 /// What a strategy plans that plans the same whatever the budget. `none_fits` says why a budget is below all of them,
 /// or why there are none.
 struct Plans {

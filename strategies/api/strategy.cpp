@@ -37,6 +37,14 @@ std::vector<TapeOutcome> StrategyInfo::tapes(const PartTask& task, const Options
   return as<TapeStrategy>(*this).tapes(task, given, budgets, before);
 }
 
+Asked StrategyInfo::asked(const PartTask& task, const Options& given, const Tape* before) const {
+  const auto& kind = as<TapeStrategy>(*this);
+  if (kind.asked != nullptr) return kind.asked(task, given, before);
+  return [&task, given, before, tapes = kind.tapes](std::span<const std::optional<Bytes>> budgets) {
+    return tapes(task, given, budgets, before);
+  };
+}
+
 bool StrategyInfo::names_candidates() const {
   const TapeStrategy* tape = std::get_if<TapeStrategy>(&kind);
   return tape != nullptr && tape->candidates != nullptr;

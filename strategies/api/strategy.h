@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -76,6 +77,13 @@ using TapeOutcome = std::variant<PlannedTape, Infeasible>;
 using TapesFunction = std::vector<TapeOutcome> (*)(const PartTask&, const Options&,
                                                    std::span<const std::optional<Bytes>> budgets, const Tape* before);
 
+/// Answers to several budgets.
+using Asked = std::function<std::vector<TapeOutcome>(std::span<const std::optional<Bytes>>)>;
+
+/// The same for who asks more than once, as long as the task and the tape `before` are there: what does not depend on
+/// budgets is made once.
+using AskedFunction = Asked (*)(const PartTask&, const Options&, const Tape* before);
+
 /// Which device works on which part of the graph, and in which order on its parts and micro-batches. Outcomes that are
 /// the same partition share it.
 using PartitionOutcome = std::variant<std::shared_ptr<const Partition>, Infeasible>;
@@ -117,6 +125,7 @@ struct Effort {
 /// Makes tapes of parts of the graph: baselines, rematerialization, compression and offloading.
 struct TapeStrategy {
   TapesFunction tapes;
+  AskedFunction asked = nullptr;            ///< null: all depends on budgets, and `tapes` is asked each time
   CandidatesFunction candidates = nullptr;  ///< null: the answer changes only where it begins to be feasible
   bool packs_stages = false;                ///< of compression: also what the stages of chains list of what they save
   bool plans_parts = false;       ///< plans a part of a pipeline with what other micro-batches keep there; else it is
@@ -166,6 +175,7 @@ struct StrategyInfo {
   bool makes_tapes() const { return std::holds_alternative<TapeStrategy>(kind); }
   std::vector<TapeOutcome> tapes(const PartTask&, const Options&, std::span<const std::optional<Bytes>> budgets,
                                  const Tape* before) const;
+  Asked asked(const PartTask&, const Options&, const Tape* before) const;
   bool names_candidates() const;
   std::vector<Bytes> candidates(const PartTask&, const Options&) const;
   bool partitions() const;

@@ -6,6 +6,9 @@
 #include <catch2/catch.hpp>
 
 #include "sim/core/partition.h"
+#include "sim/model/same_tape.h"
+#include "strategies/compose/parts/passes.h"
+#include "strategies/compose/spec.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -206,6 +209,39 @@ TEST_CASE("a range is asked about for its ends, and then for budgets evenly betw
       3);
   CHECK(none.tapes.empty());
   CHECK(none.reason == "no host");
+}
+
+TEST_CASE("passes that are asked more than once answer as if they were asked anew", "[front]") {
+  std::size_t compared = 0;
+  for (const RandomCase seed : random_cases(1, 22)) {
+    Random random(seed);
+    const Problem problem = problem_of(random_graph(seed, 3 + seed % 4), gpus({.to_host = BytesPerSecond{8}}));
+    const Partition partition = one_device(problem.graph, 1, problem.platform.devices.size());
+    const PartTask task{problem, partition, PartId{0}};
+    for (const char* spec : {"offload_fractional", "greedy_recompute|offload_fractional"}) {
+      const std::vector<Pass> passes = parse_spec(spec, "test");
+      const Asked asked = asked_of_passes(task, passes);
+      const std::optional<Bytes> unlimited;
+      const auto most = std::get<PlannedTape>(asked(std::span(&unlimited, 1)).front());
+      for (int k = 0; k < 5; ++k) {
+        const std::optional<Bytes> budget =
+            most.peak - Bytes{random.below(static_cast<std::uint32_t>(most.peak.count) / 3 + 1)};
+        CAPTURE(spec, budget->count);
+        const TapeOutcome again = asked(std::span(&budget, 1)).front(), anew = tape_of_passes(task, passes, budget);
+        REQUIRE(again.index() == anew.index());
+        const PlannedTape *one = std::get_if<PlannedTape>(&again), *other = std::get_if<PlannedTape>(&anew);
+        if (one == nullptr) {
+          CHECK(std::get<Infeasible>(again).smallest == std::get<Infeasible>(anew).smallest);
+          continue;
+        }
+        CHECK(same(one->tape, other->tape));
+        CHECK(one->peak == other->peak);
+        CHECK(one->makespan == other->makespan);
+        ++compared;
+      }
+    }
+  }
+  if (all_cases()) CHECK(compared > 50);
 }
 
 }  // namespace

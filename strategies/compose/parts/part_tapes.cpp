@@ -48,18 +48,13 @@ class PassesOnPart {
   /// Adds to what there is; says why where it has nothing to add.
   std::string add_to(std::optional<PartTapes>& plans) {
     made_ = std::move(plans);
-    const auto by_themselves = [&](std::span<const std::optional<Bytes>> budgets) {
-      return tapes_of_passes(task_, themselves_, budgets);
-    };
     if (alone_passes_.empty()) {
-      for (PlannedTape& made : over_range(by_themselves, levels_alone)) add(std::move(made));
+      for (PlannedTape& made : over_range(asked_of_passes(task_, themselves_), levels_alone)) add(std::move(made));
     } else if (themselves_.empty()) {
       unmoved_ = tape_of_ops(alone_task_.problem.graph, store_all_ops(alone_task_));
-      add_all([&](std::span<const std::optional<Bytes>> budgets) {
-        return tapes_of_passes(alone_task_, alone_passes_, budgets);
-      });
+      add_all(asked_of_passes(alone_task_, alone_passes_));
     } else {
-      for (const PlannedTape& each : over_range(by_themselves, levels_before)) {
+      for (const PlannedTape& each : over_range(asked_of_passes(task_, themselves_), levels_before)) {
         const Tape tape = tape_alone(alone_, each.tape);
         if (!unmoved_) unmoved_ = tape;
         add_all([&](std::span<const std::optional<Bytes>> budgets) { return after(tape, budgets); });

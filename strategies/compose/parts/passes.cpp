@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <memory>
 
 #include "sim/core/expects.h"
 #include "sim/io/input_error.h"
@@ -16,16 +16,10 @@
 namespace plimsoll {
 namespace {
 
-std::vector<TapeOutcome> offloaded(const PartTask&, std::span<const Pass> before, const Pass& offloading,
-                                   std::span<const std::optional<Bytes>> budgets);
-
-/// Tapes of the passes before an offloading one, from the least memory they can do with to all they want: to offload
-/// from them may be faster than to do without.
-std::vector<PlannedTape> tapes_to_offload(const PartTask& task, std::span<const Pass> passes, std::uint32_t levels) {
-  std::vector<PlannedTape> all =
-      asked_over_range([&](auto budgets) { return tapes_of_passes(task, passes, budgets); }, levels).tapes;
+/// From the least memory they can do with to all they want, each once.
+std::vector<PlannedTape> tapes_over_range(const Asked& asked, std::uint32_t levels) {
   std::vector<PlannedTape> tapes;
-  for (PlannedTape& made : all) {
+  for (PlannedTape& made : asked_over_range(asked, levels).tapes) {
     const auto is_same = [&](const PlannedTape& tape) { return same(tape.tape, made.tape); };
     if (std::ranges::none_of(tapes, is_same)) tapes.push_back(std::move(made));
   }
@@ -45,51 +39,73 @@ std::vector<Pass> leaving_moves_to(const Pass& offloading, std::span<const Pass>
   return passes;
 }
 
-/// The same, and where the last of the passes moves activations, those without it: what moves parameters may make
-/// its copies needless.
-std::vector<PlannedTape> tapes_with_and_without(const PartTask& task, std::span<const Pass> passes,
-                                                std::uint32_t levels) {
-  std::vector<PlannedTape> tapes = tapes_to_offload(task, passes, levels);
-  if (passes.back().strategy->family != Family::offloading) return tapes;
-  const Pass plain = pass_of(store_all_strategy);
-  const std::span<const Pass> without = passes.size() > 1 ? passes.first(passes.size() - 1) : std::span(&plain, 1);
-  std::ranges::move(tapes_to_offload(task, without, levels), std::back_inserter(tapes));
-  return tapes;
-}
+/// An offloading pass and those before it. These make tapes for several budgets; all are offloaded from, and the
+/// fastest within the asked budget is taken: to offload from them may be faster than to do without.
+class OffloadedPasses {
+ public:
+  OffloadedPasses(const PartTask& task, std::span<const Pass> passes, const Pass& offloading)
+      : task_(task),
+        before_(leaving_moves_to(offloading, passes)),
+        offloading_(offloading),
+        unmoved_(asked_of_passes(task, before_)) {}
 
-/// The passes before the offloading one make tapes for several budgets; all are offloaded from, and the fastest within
-/// the asked budget is taken. What they make for the asked budget itself counts where it is left as fast as it is, so
-/// that less memory is never faster.
-std::vector<TapeOutcome> offloaded(const PartTask& task, std::span<const Pass> passes, const Pass& offloading,
-                                   std::span<const std::optional<Bytes>> budgets) {
-  const std::vector<Pass> before = leaving_moves_to(offloading, passes);
-  // A strategy with many plans chooses again for each tape; of one with a single plan the tapes' levels are all there
-  // are.
-  const bool has_many_plans = offloading.strategy->names_candidates() || !offloading.strategy->moves_parameters();
-  const std::uint32_t levels = has_many_plans ? 10 : 24;
-  std::vector<TapeOutcome> best;
-  for (const PlannedTape& tape : tapes_with_and_without(task, before, levels)) {
-    std::vector<TapeOutcome> made = offloading.strategy->tapes(task, offloading.options, budgets, &tape.tape);
-    if (best.empty()) {
-      best = std::move(made);
-    } else {
-      keep_better(best, std::move(made));
+  /// What the passes before make for the asked budget itself counts where it is left as fast as it is, so that less
+  /// memory is never faster.
+  std::vector<TapeOutcome> within(std::span<const std::optional<Bytes>> budgets) {
+    if (tapes_.empty()) make_tapes();
+    std::vector<TapeOutcome> plain = unmoved_(budgets);
+    if (tapes_.empty()) return plain;
+    std::vector<TapeOutcome> best = tapes_.front().offloaded(budgets);
+    for (const OffloadedTape& each : std::span(tapes_).subspan(1)) keep_better(best, each.offloaded(budgets));
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      const PlannedTape* tape = std::get_if<PlannedTape>(&plain[b]);
+      if (tape == nullptr || !is_better(plain[b], best[b])) continue;
+      TapeOutcome made = asked(tape->tape)(budgets.subspan(b, 1)).front();
+      const PlannedTape* kept = std::get_if<PlannedTape>(&made);
+      if (kept != nullptr && kept->makespan <= tape->makespan) best[b] = std::move(made);
+    }
+    for (TapeOutcome& outcome : best) {  // a gap is that of one tape's offloading, not of the passes together
+      if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tape->gap.reset();
+    }
+    return best;
+  }
+
+ private:
+  struct OffloadedTape {
+    std::shared_ptr<const Tape> tape;
+    Asked offloaded;  // from it
+  };
+
+  Asked asked(const Tape& tape) const { return offloading_.strategy->asked(task_, offloading_.options, &tape); }
+
+  /// Where the last of the passes before moves activations, those without it, too: what moves parameters may make its
+  /// copies needless.
+  void make_tapes() {
+    // A strategy with many plans chooses again for each tape; of one with a single plan the tapes' levels are all there
+    // are.
+    const bool has_many_plans = offloading_.strategy->names_candidates() || !offloading_.strategy->moves_parameters();
+    const std::uint32_t levels = has_many_plans ? 10 : 24;
+    add(tapes_over_range(unmoved_, levels));
+    if (before_.back().strategy->family != Family::offloading) return;
+    const Pass plain = pass_of(store_all_strategy);
+    const std::span<const Pass> all = before_;
+    add(tapes_over_range(asked_of_passes(task_, all.size() > 1 ? all.first(all.size() - 1) : std::span(&plain, 1)),
+                         levels));
+  }
+
+  void add(std::vector<PlannedTape> tapes) {
+    for (PlannedTape& each : tapes) {
+      const auto tape = std::make_shared<const Tape>(std::move(each.tape));
+      tapes_.push_back({tape, asked(*tape)});
     }
   }
-  std::vector<TapeOutcome> plain = tapes_of_passes(task, before, budgets);
-  if (best.empty()) return plain;
-  for (std::size_t b = 0; b < budgets.size(); ++b) {
-    const PlannedTape* tape = std::get_if<PlannedTape>(&plain[b]);
-    if (tape == nullptr || !is_better(plain[b], best[b])) continue;
-    TapeOutcome made = offloading.strategy->tapes(task, offloading.options, budgets.subspan(b, 1), &tape->tape).front();
-    const PlannedTape* kept = std::get_if<PlannedTape>(&made);
-    if (kept != nullptr && kept->makespan <= tape->makespan) best[b] = std::move(made);
-  }
-  for (TapeOutcome& outcome : best) {  // a gap is that of one tape's offloading, not of the passes together
-    if (PlannedTape* tape = std::get_if<PlannedTape>(&outcome)) tape->gap.reset();
-  }
-  return best;
-}
+
+  const PartTask& task_;
+  std::vector<Pass> before_;
+  Pass offloading_;
+  Asked unmoved_;  // of the passes before
+  std::vector<OffloadedTape> tapes_;
+};
 
 }  // namespace
 
@@ -124,23 +140,32 @@ bool plan_parts_themselves(std::span<const Pass> passes) {
   return std::ranges::all_of(passes, [](const Pass& pass) { return pass.strategy->plans_parts(); });
 }
 
-std::vector<TapeOutcome> tapes_of_passes(const PartTask& task, std::span<const Pass> passes,
-                                         std::span<const std::optional<Bytes>> budgets) {
+Asked asked_of_passes(const PartTask& task, std::span<const Pass> passes) {
   const bool is_of_pipeline = task.partition.parts.size() > 1 || task.part().cut_before_backward;
   EXPECTS(!is_of_pipeline || plan_parts_themselves(passes));
   const Pass& last = passes.back();
-  if (passes.size() == 1) return last.strategy->tapes(task, last.options, budgets, nullptr);
+  if (passes.size() == 1) return last.strategy->asked(task, last.options, nullptr);
   const std::span<const Pass> before = passes.first(passes.size() - 1);
   const bool changes_tapes =
       last.strategy->family == Family::offloading || last.strategy->family == Family::compression;
-  if (changes_tapes) return offloaded(task, before, last, budgets);
-  std::vector<TapeOutcome> tapes = tapes_of_passes(task, before, budgets);
-  for (std::size_t b = 0; b < budgets.size(); ++b) {
-    const PlannedTape* made = std::get_if<PlannedTape>(&tapes[b]);
-    if (made == nullptr) continue;
-    tapes[b] = last.strategy->tapes(task, last.options, budgets.subspan(b, 1), &made->tape).front();
+  if (changes_tapes) {
+    const auto all = std::make_shared<OffloadedPasses>(task, before, last);
+    return [all](std::span<const std::optional<Bytes>> budgets) { return all->within(budgets); };
   }
-  return tapes;
+  return [&task, last, asked = asked_of_passes(task, before)](std::span<const std::optional<Bytes>> budgets) {
+    std::vector<TapeOutcome> tapes = asked(budgets);
+    for (std::size_t b = 0; b < budgets.size(); ++b) {
+      const PlannedTape* made = std::get_if<PlannedTape>(&tapes[b]);
+      if (made == nullptr) continue;
+      tapes[b] = last.strategy->tapes(task, last.options, budgets.subspan(b, 1), &made->tape).front();
+    }
+    return tapes;
+  };
+}
+
+std::vector<TapeOutcome> tapes_of_passes(const PartTask& task, std::span<const Pass> passes,
+                                         std::span<const std::optional<Bytes>> budgets) {
+  return asked_of_passes(task, passes)(budgets);
 }
 
 std::vector<TapeOutcome> judged_tapes_of_passes(const PartTask& task, std::span<const Pass> passes,

@@ -18,6 +18,9 @@ bool plan_parts_themselves(std::span<const Pass>);
 std::vector<TapeOutcome> tapes_of_passes(const PartTask&, std::span<const Pass>,
                                          std::span<const std::optional<Bytes>> budgets);
 
+/// The same for who asks more than once, as long as the task is there: what does not depend on budgets is made once.
+Asked asked_of_passes(const PartTask&, std::span<const Pass>);
+
 TapeOutcome tape_of_passes(const PartTask&, std::span<const Pass>, std::optional<Bytes> budget);
 
 /// Throws InputError where a pass cannot treat the problem at all.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "sim/core/tolerance.h"
 #include "strategies/api/front.h"
@@ -18,18 +19,52 @@
 namespace plimsoll {
 namespace {
 
+/// What a simulated tape has moved.
+struct SimulatedMoves {
+  std::vector<OffloadMove> moves;
+  Bytes peak;
+  Seconds makespan;
+};
+using FrontOfMoves = FrontOf<SimulatedMoves>;
+
+/// Unless the host has too little memory for it.
+void add_simulated(FrontOfMoves& front, const PartTask& task, const OffloadModel& model,
+                   std::vector<OffloadMove> moves) {
+  const std::optional<PlannedTape> made = planned_moves(task, model, moves);
+  if (made) front.add({std::move(moves), made->peak, made->makespan});
+}
+
+/// A model and what was planned for it.
+struct OffloadPlans {
+  OffloadModel model;
+  FrontOfMoves front;
+
+  std::vector<TapeOutcome> outcomes(const PartTask& task, std::span<const std::optional<Bytes>> budgets) const {
+    const auto tape_of = [&](const SimulatedMoves& plan) {
+      return PlannedTape{offload_tape(model, plan.moves), plan.peak, plan.makespan, std::nullopt};
+    };
+    return with_fluid_gaps(task, model, budgets,
+                           front.outcomes(budgets, "no more than this can be offloaded", tape_of));
+  }
+};
+
 /// The kind of a strategy that plans the same whatever the budget; its answers have their gap to the fluid bound.
-template <class Struct, Front (*plans)(const PartTask&, const Struct&, const OffloadModel&)>
+template <class Struct, FrontOfMoves (*plans)(const PartTask&, const Struct&, const OffloadModel&)>
 constexpr TapeStrategy planned_with_gaps() {
   TapeStrategy kind{};
+  kind.asked = [](const PartTask& task, const Options& given, const Tape* before) -> Asked {
+    const Struct& options = given.as<Struct>();
+    std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
+    if (const std::string* why = std::get_if<std::string>(&made)) {
+      return [why = *why](std::span<const std::optional<Bytes>> budgets) { return refused(why, budgets); };
+    }
+    const auto all = std::make_shared<OffloadPlans>(OffloadPlans{std::get<OffloadModel>(std::move(made)), {}});
+    all->front = plans(task, options, all->model);
+    return [&task, all](std::span<const std::optional<Bytes>> budgets) { return all->outcomes(task, budgets); };
+  };
   kind.tapes = [](const PartTask& task, const Options& given, std::span<const std::optional<Bytes>> budgets,
                   const Tape* before) {
-    const Struct& options = given.as<Struct>();
-    const std::variant<OffloadModel, std::string> made = offload_model(task, before, offload_store(task, options));
-    if (const std::string* why = std::get_if<std::string>(&made)) return refused(*why, budgets);
-    const auto& model = std::get<OffloadModel>(made);
-    return with_fluid_gaps(task, model, budgets,
-                           plans(task, options, model).outcomes(budgets, "no more than this can be offloaded"));
+    return planned_with_gaps<Struct, plans>().asked(task, given, before)(budgets);
   };
   kind.candidates = [](const PartTask& task, const Options& given) {
     const Struct& options = given.as<Struct>();
@@ -176,17 +211,17 @@ struct OffloadFractionalOptions : OffloadOptions {
   OffloadFractionalOptions() { chunks = 16; }
 };
 
-Front offload_fractional_plans(const PartTask& task, const OffloadFractionalOptions& options,
-                               const OffloadModel& model) {
-  Front pool;
-  pool.add(planned_moves(task, model, {}));
+FrontOfMoves offload_fractional_plans(const PartTask& task, const OffloadFractionalOptions& options,
+                                      const OffloadModel& model) {
+  FrontOfMoves pool;
+  add_simulated(pool, task, model, {});
   if (!model.has_host) return pool;
   const Selection selection = select_items(model, offload_items(model, options.chunks), SelectionRule::first_made);
   for (const Bytes budget :
        memory_levels(selection.peaks.back(), selection.peaks.front(), options.levels, model.positions())) {
     const std::span<const OffloadItem> items = std::span(selection.items).first(*selection.needed(budget));
-    if (const std::optional<PlacedCopies> made = placed_items(model, items, budget)) {
-      pool.add(planned_moves(task, model, made->moves));
+    if (std::optional<PlacedCopies> made = placed_items(model, items, budget)) {
+      add_simulated(pool, task, model, std::move(made->moves));
     }
   }
   return pool;
@@ -336,9 +371,9 @@ std::vector<OffloadStage> stages_of(const PartTask& task, const OffloadModel& mo
   return stages;
 }
 
-Front offload_dp_plans(const PartTask& task, const OffloadDpOptions& options, const OffloadModel& model) {
-  Front pool;
-  pool.add(planned_moves(task, model, {}));
+FrontOfMoves offload_dp_plans(const PartTask& task, const OffloadDpOptions& options, const OffloadModel& model) {
+  FrontOfMoves pool;
+  add_simulated(pool, task, model, {});
   if (!model.has_host) return pool;
   const std::uint32_t chunks = options.chunks;
   const auto slots = options.slots;
@@ -350,8 +385,8 @@ Front offload_dp_plans(const PartTask& task, const OffloadDpOptions& options, co
     for (std::size_t i = 0; leaves && i < stages.size(); ++i) {
       for (const std::uint32_t g : stages[i].gaps) chosen[g] = (*leaves)[i];
     }
-    if (const std::optional<PlacedCopies> made = place_chosen(model, chosen, chunks, budget)) {
-      pool.add(planned_moves(task, model, made->moves));
+    if (std::optional<PlacedCopies> made = place_chosen(model, chosen, chunks, budget)) {
+      add_simulated(pool, task, model, std::move(made->moves));
     }
   }
   return pool;
