@@ -1,6 +1,7 @@
 #include "sim/mesh/shared_experts.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/op_attribute.h"
 #include "sim/ops/op_loop.h"
 
 namespace plimsoll {
@@ -16,6 +18,26 @@ namespace {
 
 /// As `loop` in traces names experts, and positions, of whose rows a rank has some more or less.
 constexpr std::string_view experts_name = "x", rows_name = "s";
+/// Attribute of an op on rows of experts: how many each of them has.
+constexpr std::string_view rows_stated = "expert_rows";
+
+/// Rows of the rank with the most over the mean, of equal parts of the list in a row; unset: it is no such list.
+std::optional<double> stated_imbalance(std::string_view text, std::int64_t experts, std::int64_t ranks) {
+  const std::vector<std::string_view> words = words_of(text);
+  if (static_cast<std::int64_t>(words.size()) != experts) return std::nullopt;
+  double all = 0, most = 0, of_rank = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::int64_t rows = 0;
+    const auto [end, error] = std::from_chars(words[i].data(), words[i].data() + words[i].size(), rows);
+    if (error != std::errc{} || end != words[i].data() + words[i].size() || rows < 0) return std::nullopt;
+    of_rank += static_cast<double>(rows);
+    all += static_cast<double>(rows);
+    if (static_cast<std::int64_t>(i + 1) % (experts / ranks) != 0) continue;
+    most = std::max(most, std::exchange(of_rank, 0.0));
+  }
+  if (all <= 0) return std::nullopt;
+  return most * static_cast<double>(ranks) / all;
+}
 
 class ExpertSharing {
  public:
@@ -37,6 +59,7 @@ class ExpertSharing {
              "' has a loop over experts ('x') that only its parameters have: there are none to share out";
     }
     if (std::optional<std::string> why = cannot_divide()) return *std::move(why);
+    if (std::optional<std::string> why = read_rows()) return *std::move(why);
     find_work();
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
       if (!works_[o]) continue;
@@ -44,7 +67,7 @@ class ExpertSharing {
         if (!dim_of_.contains(t)) is_inside_.insert(t);
       }
     }
-    if (imbalance_ > 1) grow();
+    grow();
     for (const auto& [t, dim] : dim_of_) take_share(t, dim);
     share_states();
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) add(o);
@@ -104,6 +127,29 @@ class ExpertSharing {
     return std::nullopt;
   }
 
+  /// Of stages whose ops state them. In one sentence what is wrong.
+  std::optional<std::string> read_rows() {
+    for (const Op& op : graph_.ops) {
+      const auto text = attribute_of(op, rows_stated);
+      const auto parameter = std::ranges::find_if(op.inputs, [&](TensorId t) { return dim_of_.contains(t); });
+      if (!text || parameter == op.inputs.end()) continue;
+      const std::int64_t experts = graph_[*parameter].shape[dim_of_.at(*parameter)];
+      const std::optional<double> stated = stated_imbalance(*text, experts, axis_.ranks);
+      if (!stated) {
+        return "'" + op.name + "' states '" + std::string(*text) + "' as the rows of its " + std::to_string(experts) +
+               " experts: expected a whole number for each";
+      }
+      stated_[op.stage] = std::max(stated_[op.stage], *stated);
+    }
+    return std::nullopt;
+  }
+
+  /// Of the rank with the most rows, in a stage.
+  double imbalance(const Op& op) const {
+    const auto found = stated_.find(op.stage);
+    return imbalance_ * (found == stated_.end() ? 1 : found->second);
+  }
+
   bool touches_experts(const Op& op) const {
     return std::ranges::any_of(op.inputs, [&](TensorId t) { return dim_of_.contains(t); }) ||
            std::ranges::any_of(op.outputs, [&](TensorId t) { return dim_of_.contains(t); });
@@ -151,10 +197,11 @@ class ExpertSharing {
   }
 
   /// As many more rows as the rank with the most has, in whole positions.
-  Tensor grown(Tensor tensor, std::optional<std::size_t> dim) const {
-    if (!dim || imbalance_ <= 1) return tensor;
+  Tensor grown(Tensor tensor, std::size_t o, std::optional<std::size_t> dim) const {
+    const double times = imbalance(graph_.ops[o]);
+    if (!dim || times <= 1) return tensor;
     std::int64_t& rows = tensor.shape[*dim];
-    const auto more = static_cast<std::int64_t>(std::ceil(static_cast<double>(rows) * imbalance_));
+    const auto more = static_cast<std::int64_t>(std::ceil(static_cast<double>(rows) * times));
     tensor.bytes = tensor.bytes.count / rows * Bytes{more};
     rows = more;
     return tensor;
@@ -166,7 +213,7 @@ class ExpertSharing {
       if (!works_[o]) continue;
       for (const TensorId t : graph_.ops[o].outputs) {
         if (!is_inside_.contains(t) || !done.insert(t).second) continue;
-        made_.tensors[t.index] = grown(made_[t], rows_dim(o, t));
+        made_.tensors[t.index] = grown(made_[t], o, rows_dim(o, t));
       }
     }
   }
@@ -198,7 +245,7 @@ class ExpertSharing {
     const auto [known, is_new] = exchanged_.try_emplace(t, t);
     if (!is_new) return known->second;
     const Op& reader = graph_.ops[o];
-    Tensor tensor = to_inside ? grown(graph_[t], rows_dim(o, t)) : graph_[t];
+    Tensor tensor = to_inside ? grown(graph_[t], o, rows_dim(o, t)) : graph_[t];
     if (tensor.kind != TensorKind::gradient) tensor.kind = TensorKind::activation;
     tensor.name = "all_to_all over " + axis_.name + " of " + tensor.name;
     tensor.storage = id_at<StorageId>(made_.storages++);
@@ -264,17 +311,19 @@ class ExpertSharing {
 
   /// Of an op on rows of experts: how many times its own ones.
   double more_rows(const Op& op) const {
-    if (imbalance_ <= 1) return 1;
+    const double times = imbalance(op);
+    if (times <= 1) return 1;
     const auto o = static_cast<std::size_t>(&op - graph_.ops.data());
     const auto rows = loops_[o] ? loops_[o]->dim(rows_name) : std::nullopt;
-    if (!rows) return imbalance_;
+    if (!rows) return times;
     const auto count = static_cast<double>(loops_[o]->dims[*rows].size);
-    return std::ceil(count * imbalance_) / count;
+    return std::ceil(count * times) / count;
   }
 
   Graph graph_, made_;
   const Axis& axis_;
   double imbalance_;
+  std::map<std::uint32_t, double> stated_;    // by stage: what its ops' rows make of it
   std::vector<std::optional<OpLoop>> loops_;  // by op
   std::map<TensorId, std::uint8_t> dim_of_;   // of parameters of experts and their gradients: which are the experts
   std::map<TensorId, std::string> name_;      // of these parameters: the first op that reads it

@@ -23,6 +23,8 @@ struct SharedExperts {
 ///    gradients and of their states.
 ///  - Ops that read these, or make their gradients, and what lies between them within a stage and phase, work on the
 ///    rows of all ranks: as many as a rank's own, times `imbalance` on the rank with the most, which all wait for.
+///    Where ops state the rows of each expert (attribute `expert_rows`: "9 4 2 1"), those of the rank with the most
+///    over the mean multiply it, stage by stage: ranks have experts in a row.
 ///  - Values that go in there or come out are exchanged (all_to_all), once each. Durations are left open.
 /// Or in one sentence why there is none: no experts, or a number of them that the ranks do not divide.
 std::variant<SharedExperts, std::string> with_shared_experts(Graph, const Axis&, double imbalance);

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/op_attribute.h"
 #include "sim/io/input_error.h"
 #include "strategies/compose/plan.h"
 #include "tests/hybrid/judged_plan.h"
+#include "traces/trace_file.h"
 
 using namespace plimsoll;
 
@@ -192,6 +194,62 @@ TEST_CASE("the experts of a layer take their time by hand", "[hybrid][expert]") 
       CHECK(forward(experts) - forward(replicas) ==
             Approx(products(imbalance * rows, count / n) - products(rows, count) + 2 * exchange).epsilon(1e-3));
     }
+  }
+}
+
+namespace {
+
+/// Rows of the rank with the most in a layer, from what its ops state.
+std::int64_t most_rows(const Graph& graph, const std::string& layer, std::size_t ranks) {
+  for (const Op& op : graph.ops) {
+    const auto text = attribute_of(op, "expert_rows");
+    if (!text || !op.name.starts_with(layer)) continue;
+    std::vector<std::int64_t> of_rank(ranks);
+    const std::vector<std::string_view> words = words_of(*text);
+    for (std::size_t i = 0; i < words.size(); ++i)
+      of_rank[i * ranks / words.size()] += std::stoll(std::string(words[i]));
+    return std::ranges::max(of_rank);
+  }
+  return 0;
+}
+
+}  // namespace
+
+// Positions of the rank with the most rows: of each position's k rows of b samples, in whole positions.
+TEST_CASE("ranks wait for the one whose experts have the most rows, layer by layer", "[hybrid][expert]") {
+  const Mixture of{.layers = 3, .s = 128};
+  const std::string trace = mixture_graph(of) + ",skew=0.8,seed=5";
+  const Graph graph = std::get<Graph>(load_trace(trace).model);
+  for (const std::size_t n : {2, 4, 8}) {
+    for (const double imbalance : {1.0, 1.5}) {
+      const Problem problem =
+          mixture_problem(trace, "expert(ranks=" + std::to_string(n) + ",imbalance=" + std::to_string(imbalance) + ")");
+      std::set<std::int64_t> extents;
+      for (const Op* op : exchanges_of(problem.graph, CollectiveKind::all_to_all, "expert")) {
+        const std::string layer = "layer" + std::to_string((op->stage - 1) / 2) + ".";
+        CAPTURE(n, imbalance, layer, op->name);
+        const double mean = static_cast<double>(of.b * of.s * of.k) / static_cast<double>(n),
+                     times = imbalance * static_cast<double>(most_rows(graph, layer, n)) / mean;
+        const auto positions = static_cast<std::int64_t>(std::ceil(static_cast<double>(of.s) * times));
+        CHECK(exchanged_bytes(problem.graph, *op).count == 2 * of.b * positions * of.k * of.w);
+        extents.insert(positions);
+      }
+      CHECK((extents.size() > 1) == (n < 8));  // layers differ, but where each rank has one expert
+    }
+  }
+}
+
+TEST_CASE("more skew of experts costs ranks time, one rank none", "[hybrid][expert]") {
+  const std::string trace = mixture_graph({.w = 256, .f = 512, .s = 512, .b = 1});
+  const auto makespan = [&](const std::string& skew, const char* spec) {
+    return judged_plan(mixture_problem(trace + ",skew=" + skew, spec), spec).makespan;
+  };
+  Seconds before;
+  for (const char* skew : {"0", "0.5", "1", "2"}) {
+    const Seconds time = makespan(skew, "expert");
+    CHECK(time > before);
+    before = time;
+    CHECK(makespan(skew, "store_all") == makespan("0", "store_all"));
   }
 }
 

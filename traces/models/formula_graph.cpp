@@ -81,6 +81,10 @@ void FormulaGraph::add(std::string name, const Kind& kind, Phase phase, Ids inpu
   graph_.ops.push_back(std::move(op));
 }
 
+void FormulaGraph::state(std::string key, std::string text) {
+  graph_.ops.back().attributes.emplace_back(std::move(key), std::move(text));
+}
+
 void FormulaGraph::end_stage(std::function<TensorId(TensorId)> backward) {
   const std::uint32_t stage = stage_++;
   backwards_.emplace_back([this, stage, backward = std::move(backward)](TensorId d) {

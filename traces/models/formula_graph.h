@@ -49,6 +49,8 @@ class FormulaGraph {
   void forward(const std::string& name, const Kind& kind, Ids inputs, Ids outputs) {
     add(name, kind, Phase::forward, std::move(inputs), std::move(outputs));
   }
+  /// Of the op that was added last.
+  void state(std::string key, std::string text);
   /// Of the forward op `of`; `part`: which of its backward ops.
   void backward(const std::string& of, const std::string& part, const Kind& kind, Ids inputs, Ids outputs) {
     add(of + " backward" + part, kind, Phase::backward, std::move(inputs), std::move(outputs), of);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "traces/models/eager_modules.h"
+#include "traces/models/expert_rows.h"
 #include "traces/models/llama_graph.h"
 
 namespace plimsoll {
@@ -195,6 +196,8 @@ class LlamaBlocks : protected EagerModules {
   /// Each token in `top_k` gated MLPs of `experts`, which products of groups of rows compute, beside those that all
   /// tokens pass (Jiang et al., "Mixtral of Experts", 2024; shared experts as DeepSeek's).
   Block experts(TensorId normed, const std::string& name);
+  /// Of the layer that is made.
+  ExpertLoad load() const;
 
   /// The experts that each token passes, and their shares, in fp32; `backward` makes the gradient of the normed value
   /// from those of the shares and of what goes to experts.
@@ -217,8 +220,8 @@ class LlamaBlocks : protected EagerModules {
 
   const LlamaGraph& of_;
   std::int64_t samples_, tokens_, width_, head_size_;
-  std::uint32_t window_ = 0;            ///< of the layer that is made
-  std::map<std::string, Made> copies_;  ///< for products under autocast, by names of parameters and of inputs
+  std::uint32_t window_ = 0, layer_ = 0;  ///< of the layer that is made
+  std::map<std::string, Made> copies_;    ///< for products under autocast, by names of parameters and of inputs
 };
 
 }  // namespace plimsoll

@@ -7,6 +7,15 @@
 
 namespace plimsoll {
 
+ExpertLoad LlamaBlocks::load() const {
+  return {.tokens = samples_ * tokens_,
+          .top_k = of_.top_k,
+          .experts = of_.experts,
+          .skew = of_.skew,
+          .seed = of_.seed,
+          .layer = layer_};
+}
+
 LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name) {
   const std::int64_t experts = of_.experts, places = of_.top_k,
                      inner = of_.expert_inner > 0 ? of_.expert_inner : of_.inner;
@@ -49,11 +58,16 @@ LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name
                  gated = value(name + ".mul.out", wide), downs = value(name + ".down.out", rows);
   const double inner_width = static_cast<double>(inner), up_flops = 4 * count * width * inner_width,
                down_flops = 2 * count * width * inner_width, half = count * inner_width * element;
+  const auto state_rows = [&] {
+    if (of_.skew > 0) state("expert_rows", expert_rows_text(load()));
+  };
   multiply(name + ".up", {taken, "b s k w", "!", up, "x w - f"}, {ups, "b s k - f"}, up_flops);
+  state_rows();
   forward(name + ".silu", {.kind = "silu", .loop = "b s k - f -> b s k f", .moved = 2 * half}, {ups}, {bent});
   forward(name + ".mul", {.kind = "mul", .loop = "b s k f, b s k - f -> b s k f", .moved = 3 * half}, {bent, ups},
           {gated});
   multiply(name + ".down", {gated, "b s k f", "", down, "x f w"}, {downs, "b s k w"}, down_flops);
+  state_rows();
 
   // Times their shares in fp32, back in the order of tokens, summed.
   const TensorId y = value(name + ".experts.y", token_shape());

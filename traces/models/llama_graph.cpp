@@ -338,6 +338,7 @@ class LlamaBuilder : private LlamaBlocks {
   Graph run() {
     TensorId x = embedding();
     for (std::uint32_t layer = 0; layer < of_.layers; ++layer) {
+      layer_ = layer;
       const bool is_dense = of_.experts == 0 || layer < of_.dense_layers;
       const bool is_full = of_.full_every > 0 && (layer + 1) % of_.full_every == 0;
       window_ = is_full ? 0 : of_.window;
@@ -475,6 +476,10 @@ Graph llama_graph(const LlamaGraph& sizes) {
   if (sizes.experts > 0 && sizes.top_k > sizes.experts) {
     throw InputError(fmt::format("llama: top_k: at most experts {}, found {}", sizes.experts, sizes.top_k));
   }
+  if (!(sizes.skew >= 0 && sizes.skew <= LlamaGraph::most_skew)) {
+    throw InputError(fmt::format("llama: skew: expected 0 to {}, found {}", LlamaGraph::most_skew, sizes.skew));
+  }
+  if (sizes.skew > 0 && sizes.experts == 0) throw InputError("llama: skew: expected experts, among which rows differ");
   if (sizes.lora > 0 && (sizes.experts > 0 || sizes.kv_rank > 0 || sizes.logits == 1)) {
     throw InputError("llama: lora: not with experts, kv_rank or logits=end");
   }

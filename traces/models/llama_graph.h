@@ -33,6 +33,9 @@ struct LlamaGraph {
   std::uint32_t joined = 0;
   // Mixture of experts behind `dense_layers` layers with an MLP: none without experts.
   std::uint32_t experts = 0, top_k = 2, expert_inner = 0, shared = 0, dense_layers = 0;
+  static constexpr double most_skew = 10;
+  double skew = 0;         ///< rows of the i-th busiest expert fall as i^-skew (expert_rows.h); 0: equal
+  std::uint32_t seed = 1;  ///< which experts are busy, layer by layer
   static constexpr std::array<std::string_view, 2> routers{"softmax", "sigmoid"};
   std::uint32_t router = 0;  ///< how experts are chosen: which of `routers`
   /// Numbers of a head's queries, keys and values; 0: the width over the heads. Of latent attention those of queries

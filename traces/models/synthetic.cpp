@@ -128,6 +128,8 @@ std::vector<Generator> generators(Settings& s) {
             unset_option("shared", l.shared, 1 << 10, "none"),
             word_option("router", l.router, {LlamaGraph::routers.begin(), LlamaGraph::routers.end()}),
             whole_option("dense_layers", l.dense_layers, 0, 100'000),
+            quantity_option("skew", l.skew, parse_number, [](double skew) { return fmt::format("{}", skew); }),
+            whole_option("seed", l.seed, 1, 1 << 30),
             unset_option("kv_rank", l.kv_rank, 1 << 20, "none"),
             unset_option("q_rank", l.q_rank, 1 << 20, "none"),
             unset_option("head_size", l.head_size, 1 << 16, "width/heads"),
