@@ -1,6 +1,6 @@
 // Rows of experts by a law of their ranks, against tokens that are given to experts one by one.
 
-#include "traces/models/expert_rows.h"
+#include "traces/models/mixtures/expert_rows.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

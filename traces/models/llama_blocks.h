@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "traces/models/eager_modules.h"
-#include "traces/models/expert_rows.h"
 #include "traces/models/llama_graph.h"
+#include "traces/models/mixtures/expert_rows.h"
 
 namespace plimsoll {
 

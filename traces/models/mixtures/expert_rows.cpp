@@ -1,7 +1,7 @@
 // The law is declared, not fitted: rows fall like a power of the expert's rank (Zipf). Routers that nothing balances
 // favour few experts: Shazeer et al., "Outrageously Large Neural Networks", 2017, section 4.
 
-#include "traces/models/expert_rows.h"
+#include "traces/models/mixtures/expert_rows.h"
 
 #include <algorithm>
 #include <cmath>
