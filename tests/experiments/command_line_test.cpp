@@ -288,10 +288,10 @@ TEST_CASE("list names every strategy, platform and trace that ships", "[program]
   std::vector<std::string> registered;
   for (const StrategyInfo* strategy : strategies()) registered.emplace_back(strategy->name);
   CHECK(names("strategies") == registered);
-  CHECK(names("platforms") == std::vector<std::string>{"a100_80g", "a100_sxm_64", "a100_sxm_8", "cpu_host",
-                                                       "dgx2_16xv100", "gpu_cpu_pair", "h100_pair_cxl", "h100_sxm_8",
-                                                       "h200", "ib_2x8_h100", "ideal", "pcie_4x_rtx4090",
-                                                       "rtx_4090_pcie4", "v100_h100_pair", "v100_pcie"});
+  CHECK(names("platforms") ==
+        std::vector<std::string>{"a100_80g", "a100_sxm_64", "a100_sxm_8", "b200_sxm_8", "cpu_host", "dgx2_16xv100",
+                                 "gpu_cpu_pair", "h100_pair_cxl", "h100_sxm_8", "h200", "ib_2x8_h100", "ideal", "l4",
+                                 "l40s", "pcie_4x_rtx4090", "rtx_4090_pcie4", "t4", "v100_h100_pair", "v100_pcie"});
   CHECK(names("traces").size() >= 4);
 }
 
