@@ -282,10 +282,11 @@ void write_products(std::string_view key, const ProductGrids& grids, std::string
 
 }  // namespace
 
-Efficiency load_efficiency(std::string_view name_or_path) {
+Efficiency load_efficiency(std::string_view name_or_path, std::string_view also) {
   const std::vector<std::string> shipped = shipped_efficiencies();
   if (!std::filesystem::exists(name_or_path) && std::ranges::find(shipped, name_or_path) == shipped.end()) {
-    const std::vector<std::string_view> known(shipped.begin(), shipped.end());
+    std::vector<std::string_view> known(shipped.begin(), shipped.end());
+    if (!also.empty()) known.push_back(also);
     const std::span<const std::string_view> names(known);
     throw InputError(fmt::format("efficiency: expected a file or {}, found '{}'{}", alternatives(names), name_or_path,
                                  suggestion(name_or_path, names)));

@@ -10,8 +10,9 @@
 
 namespace plimsoll {
 
-/// A path or the name of a shipped file; throws where it is neither, or the file is wrong.
-Efficiency load_efficiency(std::string_view name_or_path);
+/// A path or the name of a shipped file; throws where it is neither, or the file is wrong. `also`: another word that
+/// the caller takes, which a complaint names.
+Efficiency load_efficiency(std::string_view name_or_path, std::string_view also = {});
 Efficiency parse_efficiency(const std::string& text, std::string file_name);
 std::vector<std::string> shipped_efficiencies();
 

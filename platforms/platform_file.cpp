@@ -115,7 +115,8 @@ std::shared_ptr<const Efficiency> read_efficiency(const YamlCursor& cursor) {
   if (!cursor.is_scalar() || name == nearest_word) return nullptr;
   const std::vector<std::string> shipped = shipped_efficiencies();
   if (!std::filesystem::exists(name) && std::ranges::find(shipped, name) == shipped.end()) {
-    const std::vector<std::string_view> known(shipped.begin(), shipped.end());
+    std::vector<std::string_view> known(shipped.begin(), shipped.end());
+    known.emplace_back(nearest_word);
     cursor.complain(fmt::format("expected a file of efficiencies, {}{}", cursor.found(),
                                 suggestion(name, std::span<const std::string_view>(known))));
     return nullptr;
@@ -353,7 +354,7 @@ PlatformOptions platform_options(std::string_view reference) {
   set_reference_options(reference, options);
   made.takes_nearest = efficiency == nearest_word;
   if (!efficiency.empty() && !made.takes_nearest) {
-    made.efficiency = std::make_shared<const Efficiency>(load_efficiency(efficiency));
+    made.efficiency = std::make_shared<const Efficiency>(load_efficiency(efficiency, nearest_word));
   }
   if (nodes > 0) made.nodes = nodes;
   return made;

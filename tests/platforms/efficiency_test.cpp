@@ -240,6 +240,7 @@ TEST_CASE("a GPU without a table takes the nearest one's: of its model, its gene
   CHECK(nearest_efficiency(unknown)->name == "l40s");
   unknown.peak.clear();
   CHECK(!nearest_efficiency(unknown));
+  CHECK(complaint_of([] { load_platform("h200:efficiency=nearst"); }).ends_with("did you mean 'nearest'?"));
   CHECK(complaint_of([] { load_platform("cpu_host:efficiency=nearest"); }).find("no table is the nearest to 'cpu'") !=
         std::string::npos);
   std::string text = read_text_file(find_platform("h200"));
