@@ -14,6 +14,7 @@
 #include "experiments/study/class_bound.h"
 #include "experiments/study/csv.h"
 #include "experiments/study/result_fields.h"
+#include "experiments/sweep/merge.h"
 #include "experiments/sweep/record_check.h"
 #include "experiments/sweep/selection.h"
 #include "sim/core/expects.h"
