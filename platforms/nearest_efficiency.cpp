@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -9,30 +10,97 @@
 
 #include "platforms/efficiency_file.h"
 #include "sim/core/device_name.h"
+#include "sim/io/shipped.h"
+#include "sim/io/text_file.h"
 
 namespace plimsoll {
 namespace {
 
 enum class Generation : std::uint8_t { unknown, volta, turing, ampere, ada, hopper, blackwell };
 
-/// How words of a GPU's name begin.
-constexpr std::pair<std::string_view, Generation> beginnings[] = {
-    {"V100", Generation::volta},       {"T4", Generation::turing},        {"A100", Generation::ampere},
-    {"A800", Generation::ampere},      {"A40", Generation::ampere},       {"A30", Generation::ampere},
-    {"A10", Generation::ampere},       {"A6000", Generation::ampere},     {"L4", Generation::ada},
-    {"H100", Generation::hopper},      {"H200", Generation::hopper},      {"H800", Generation::hopper},
-    {"H20", Generation::hopper},       {"GH200", Generation::hopper},     {"B100", Generation::blackwell},
-    {"B200", Generation::blackwell},   {"GB200", Generation::blackwell},  {"B300", Generation::blackwell},
-    {"RTX 20", Generation::turing},    {"RTX 30", Generation::ampere},    {"RTX 40", Generation::ada},
-    {"RTX 50", Generation::blackwell}, {"RTX PRO", Generation::blackwell}};
+/// Words that a GPU's name has, one behind the other, and the first decides. Where the name of a generation is among
+/// them, it counts. An RTX 4000 or 5000 without it may be of any: so many are named alike.
+constexpr std::pair<std::string_view, Generation> names[] = {{"Volta", Generation::volta},
+                                                             {"Turing", Generation::turing},
+                                                             {"Ampere", Generation::ampere},
+                                                             {"Ada", Generation::ada},
+                                                             {"Hopper", Generation::hopper},
+                                                             {"Blackwell", Generation::blackwell},
+                                                             {"V100", Generation::volta},
+                                                             {"V100S", Generation::volta},
+                                                             {"TITAN V", Generation::volta},
+                                                             {"GV100", Generation::volta},
+                                                             {"T4", Generation::turing},
+                                                             {"T4G", Generation::turing},
+                                                             {"TITAN RTX", Generation::turing},
+                                                             {"Quadro RTX", Generation::turing},
+                                                             {"A100", Generation::ampere},
+                                                             {"A100X", Generation::ampere},
+                                                             {"A800", Generation::ampere},
+                                                             {"A2", Generation::ampere},
+                                                             {"A10", Generation::ampere},
+                                                             {"A10G", Generation::ampere},
+                                                             {"A16", Generation::ampere},
+                                                             {"A30", Generation::ampere},
+                                                             {"A40", Generation::ampere},
+                                                             {"A2000", Generation::ampere},
+                                                             {"A4000", Generation::ampere},
+                                                             {"A4500", Generation::ampere},
+                                                             {"A5000", Generation::ampere},
+                                                             {"A5500", Generation::ampere},
+                                                             {"A6000", Generation::ampere},
+                                                             {"L2", Generation::ada},
+                                                             {"L4", Generation::ada},
+                                                             {"L20", Generation::ada},
+                                                             {"L40", Generation::ada},
+                                                             {"L40S", Generation::ada},
+                                                             {"L40G", Generation::ada},
+                                                             {"H100", Generation::hopper},
+                                                             {"H200", Generation::hopper},
+                                                             {"H800", Generation::hopper},
+                                                             {"H20", Generation::hopper},
+                                                             {"GH200", Generation::hopper},
+                                                             {"B100", Generation::blackwell},
+                                                             {"B200", Generation::blackwell},
+                                                             {"B300", Generation::blackwell},
+                                                             {"GB10", Generation::blackwell},
+                                                             {"GB200", Generation::blackwell},
+                                                             {"GB300", Generation::blackwell},
+                                                             {"RTX PRO", Generation::blackwell},
+                                                             {"RTX 2050", Generation::ampere},
+                                                             {"RTX 2060", Generation::turing},
+                                                             {"RTX 2070", Generation::turing},
+                                                             {"RTX 2080", Generation::turing},
+                                                             {"RTX 3050", Generation::ampere},
+                                                             {"RTX 3060", Generation::ampere},
+                                                             {"RTX 3070", Generation::ampere},
+                                                             {"RTX 3080", Generation::ampere},
+                                                             {"RTX 3090", Generation::ampere},
+                                                             {"RTX 4050", Generation::ada},
+                                                             {"RTX 4060", Generation::ada},
+                                                             {"RTX 4070", Generation::ada},
+                                                             {"RTX 4080", Generation::ada},
+                                                             {"RTX 4090", Generation::ada},
+                                                             {"RTX 5050", Generation::blackwell},
+                                                             {"RTX 5060", Generation::blackwell},
+                                                             {"RTX 5070", Generation::blackwell},
+                                                             {"RTX 5080", Generation::blackwell},
+                                                             {"RTX 5090", Generation::blackwell}};
+
+bool ends_word(std::string_view model, std::size_t at) {
+  return at >= model.size() || model[at] == ' ' || model[at] == '-';
+}
+
+bool has_words(std::string_view model, std::string_view words) {
+  for (std::size_t at = model.find(words); at != std::string_view::npos; at = model.find(words, at + 1)) {
+    if ((at == 0 || ends_word(model, at - 1)) && ends_word(model, at + words.size())) return true;
+  }
+  return false;
+}
 
 Generation generation_of(std::string_view model) {
-  const auto begins_word = [&](const auto& beginning) {
-    const std::size_t at = model.find(beginning.first);
-    return at != std::string_view::npos && (at == 0 || model[at - 1] == ' ' || model[at - 1] == '-');
-  };
-  const auto* const found = std::ranges::find_if(beginnings, begins_word);
-  return found == std::end(beginnings) ? Generation::unknown : found->second;
+  const auto* const found = std::ranges::find_if(names, [&](const auto& of) { return has_words(model, of.first); });
+  return found == std::end(names) ? Generation::unknown : found->second;
 }
 
 /// Logarithm of flops for each byte of its memory, in 16 bits.
@@ -62,6 +130,13 @@ bool has_products_in_16_bits(const Efficiency& efficiency) {
   return efficiency.product.contains("bf16") || efficiency.product.contains("fp16");
 }
 
+constexpr ShippedFiles borrowed_files{"file of spreads", "platforms/borrowed", ".yaml"};
+
+Efficiency load_borrowed() {
+  const std::filesystem::path path = find_file("spreads", borrowed_files);
+  return parse_efficiency(read_text_file(path), path.string());
+}
+
 /// How far a table is from a device: first whether it is of its generation, then by what each needs for a byte.
 std::optional<std::pair<bool, double>> distance(const Efficiency& efficiency, const Device& device) {
   const std::optional<double> own = intensity(device), its = intensity(efficiency);
@@ -85,6 +160,16 @@ std::shared_ptr<const Efficiency> nearest_efficiency(const Device& device) {
     nearest = std::move(candidate);
   }
   return nearest;
+}
+
+std::shared_ptr<const Efficiency> lent_to(const Device& device, std::shared_ptr<const Efficiency> efficiency) {
+  if (!efficiency || is_same_model(efficiency->model, device.model)) return efficiency;
+  auto lent = std::make_shared<Efficiency>(*efficiency);
+  for (const auto& [sort, wide] : load_borrowed().spread) {
+    Spread& own = lent->spread.try_emplace(sort, wide).first->second;
+    own = {std::min(own.low, wide.low), std::max(own.high, wide.high)};
+  }
+  return lent;
 }
 
 }  // namespace plimsoll

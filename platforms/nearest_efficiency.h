@@ -16,4 +16,8 @@ inline constexpr const char* nearest_word = "nearest";
 /// device has no bandwidth, or no peak in 16 bits and no table of its model.
 std::shared_ptr<const Efficiency> nearest_efficiency(const Device&);
 
+/// As they are used on a device. Measured on another model, their spreads are as wide at least as those of kernels that
+/// were timed by another GPU's efficiencies (platforms/borrowed).
+std::shared_ptr<const Efficiency> lent_to(const Device&, std::shared_ptr<const Efficiency>);
+
 }  // namespace plimsoll

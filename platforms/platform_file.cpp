@@ -371,6 +371,8 @@ Platform parse_platform(const std::string& text, std::string file_name, const Pl
   apply(options, document.root(), draft);
   for (DeviceKind& kind : draft.devices) {
     if (kind.nearest_at) find_nearest(kind, draft.source);
+    kind.device.efficiency =
+        lent_to(kind.device, std::dynamic_pointer_cast<const Efficiency>(std::move(kind.device.efficiency)));
   }
   document.throw_if_any();  // links are expanded between ends that are known to be sound
   Platform platform = expand(document.root(), draft);

@@ -14,6 +14,7 @@
 #include "experiments/study/progress.h"
 #include "experiments/sweep/worker_pool.h"
 #include "platforms/efficiency_file.h"
+#include "platforms/nearest_efficiency.h"
 #include "platforms/platform_file.h"
 #include "sim/core/expects.h"
 #include "sim/ops/efficiency.h"
@@ -53,7 +54,7 @@ Json predict(const MeasuredRun& run, const std::string& efficiency, TruthFactor 
   Platform platform = load_platform(question.platform);
   if (factor > TruthFactor::rooflines) {
     const auto shared = std::make_shared<const Efficiency>(up_to(factor, load_efficiency(efficiency)));
-    for (Device& device : platform.devices) device.efficiency = shared;
+    for (Device& device : platform.devices) device.efficiency = lent_to(device, shared);
   }
   const BudgetedProblem of = budgeted_problem_of(question, load_model(question.trace), std::move(platform));
   const Answer made = std::move(answer(question, of.problem, std::span(&of.budget, 1)).front());

@@ -251,6 +251,52 @@ TEST_CASE("a GPU without a table takes the nearest one's: of its model, its gene
             .efficiency->name == "a100_sxm");
 }
 
+TEST_CASE("a GPU's generation is not that of another whose name begins alike", "[efficiency]") {
+  Device card;
+  card.memory_bandwidth = BytesPerSecond{1e12};
+  card.peak["fp16"] = FlopsPerSecond{150e12};  // an A100's ratio
+  const auto nearest_to = [&](const std::string& model) {
+    card.model = model;
+    return nearest_efficiency(card)->name;
+  };
+  for (const char* model : {"Quadro RTX 4000", "Quadro RTX 5000", "NVIDIA RTX 4000", "NVIDIA T400 4GB",
+                            "AMD Instinct MI300X", "NVIDIA RTX A4000", "NVIDIA A10"}) {
+    CAPTURE(model);
+    CHECK(nearest_to(model) == "a100_sxm");
+  }
+  card.peak["fp16"] = FlopsPerSecond{295e12};  // an H100's
+  CHECK(nearest_to("NVIDIA RTX A4000") == "a100_sxm");
+  for (const char* model : {"NVIDIA RTX 4000 Ada Generation", "NVIDIA RTX 5000 Ada Generation",
+                            "NVIDIA GeForce RTX 4060 Ti", "NVIDIA L40", "NVIDIA RTX 2000 Ada Generation"}) {
+    CAPTURE(model);
+    CHECK(nearest_to(model) == "l40s");
+  }
+  for (const char* model : {"NVIDIA GeForce RTX 5090", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA GB10"}) {
+    CAPTURE(model);
+    CHECK(nearest_to(model) == "b200_sxm");
+  }
+}
+
+TEST_CASE("another GPU's efficiencies have the spread of kernels that were timed by another GPU's", "[efficiency]") {
+  const auto spread_on = [](const std::string& platform) {
+    const Platform loaded = load_platform(platform);
+    return dynamic_cast<const Efficiency&>(*loaded.devices.front().efficiency).spread;
+  };
+  const auto own = load_efficiency("h100_sxm").spread;
+  CHECK(spread_on("h100_sxm_8:efficiency=h100_sxm") == own);
+  CHECK(spread_on("v100_pcie:efficiency=nearest") == load_efficiency("v100_pcie").spread);  // with another memory
+  const auto lent = spread_on("h200:efficiency=h100_sxm");
+  CHECK(lent.at("product") == Spread{0.901, 1.3});
+  CHECK(lent.at("norm") == Spread{0.522, 1.38});  // the high end is its own
+  for (const auto& [sort, of] : own) {
+    CAPTURE(sort);
+    CHECK(lent.at(sort).low <= of.low);
+    CHECK(lent.at(sort).high >= of.high);
+  }
+  CHECK(spread_on("rtx_4090_pcie4:efficiency=nearest").at("product") == Spread{0.855, 1.3});
+  CHECK(spread_on("h200:efficiency=h200_sxm,memory_bandwidth=4 TBps").at("product") == Spread{0.901, 1.3});
+}
+
 TEST_CASE("a platform takes efficiencies by its file or behind a colon", "[efficiency]") {
   const Platform plain = load_platform("h200"), with = load_platform("h200:efficiency=h100_sxm");
   CHECK(!plain.devices.front().efficiency);
