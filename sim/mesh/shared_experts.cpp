@@ -16,10 +16,14 @@
 namespace plimsoll {
 namespace {
 
-/// As `loop` in traces names experts, and positions, of whose rows a rank has some more or less.
-constexpr std::string_view experts_name = "x", rows_name = "s";
+/// As `loop` in traces names experts, and positions or rows, of which a rank has some more or less.
+constexpr std::string_view experts_name = "x", positions_name = "s", rows_name = "n";
 /// Attribute of an op on rows of experts: how many each of them has.
 constexpr std::string_view rows_stated = "expert_rows";
+
+bool is_of_rows(std::string_view dim) {
+  return dim == positions_name || dim == rows_name;
+}
 
 /// Rows of the rank with the most over the mean, of equal parts of the list in a row; unset: it is no such list.
 std::optional<double> stated_imbalance(std::string_view text, std::int64_t experts, std::int64_t ranks) {
@@ -186,7 +190,7 @@ class ExpertSharing {
                         const std::vector<std::vector<std::uint8_t>>& operands) -> std::optional<std::size_t> {
       for (std::size_t k = 0; k < tensors.size(); ++k) {
         for (std::size_t d = 0; tensors[k] == t && d < operands[k].size(); ++d) {
-          if (loops_[o]->dims[operands[k][d]].name == rows_name) return d;
+          if (is_of_rows(loops_[o]->dims[operands[k][d]].name)) return d;
         }
       }
       return std::nullopt;
@@ -314,9 +318,10 @@ class ExpertSharing {
     const double times = imbalance(op);
     if (times <= 1) return 1;
     const auto o = static_cast<std::size_t>(&op - graph_.ops.data());
-    const auto rows = loops_[o] ? loops_[o]->dim(rows_name) : std::nullopt;
-    if (!rows) return times;
-    const auto count = static_cast<double>(loops_[o]->dims[*rows].size);
+    if (!loops_[o]) return times;
+    const auto rows = std::ranges::find_if(loops_[o]->dims, [](const LoopDim& dim) { return is_of_rows(dim.name); });
+    if (rows == loops_[o]->dims.end()) return times;
+    const auto count = static_cast<double>(rows->size);
     return std::ceil(count * times) / count;
   }
 

@@ -239,6 +239,34 @@ TEST_CASE("ranks wait for the one whose experts have the most rows, layer by lay
   }
 }
 
+// Padded, experts have equal rows; else the rank with the most has its experts' rows, as they state them.
+TEST_CASE("experts with a capacity exchange the rows that are left", "[hybrid][expert]") {
+  const Mixture of{.layers = 3, .s = 128};
+  const std::int64_t mean = of.b * of.s * of.k / of.x;
+  const std::string trace = mixture_graph(of) + ",skew=0.8,seed=5,capacity=1.25";
+  for (const std::size_t n : {2, 4, 8}) {
+    const std::string spec = "expert(ranks=" + std::to_string(n) + ")";
+    const Problem padded = mixture_problem(trace + ",padded=yes", spec);
+    for (const Op* op : exchanges_of(padded.graph, CollectiveKind::all_to_all, "expert")) {
+      CAPTURE(n, op->name);
+      CHECK(exchanged_bytes(padded.graph, *op).count == 2 * of.x * (5 * mean / 4) * of.w);
+    }
+    const Problem dropped = mixture_problem(trace, spec);
+    const Graph graph = std::get<Graph>(load_trace(trace).model);
+    for (const Op* op : exchanges_of(dropped.graph, CollectiveKind::all_to_all, "expert")) {
+      const std::string layer = "layer" + std::to_string((op->stage - 1) / 2) + ".";
+      CAPTURE(n, layer, op->name);
+      const std::int64_t most = most_rows(graph, layer, n) * static_cast<std::int64_t>(n);
+      CHECK(std::abs(exchanged_bytes(dropped.graph, *op).count - 2 * most * of.w) <= 2 * of.w);
+    }
+  }
+  for (const char* spec : {"expert(ranks=4)", "megatron(tensor=2,sequence=yes)|expert(ranks=2)|zero1(ranks=2)",
+                           "context(ranks=2)|expert(ranks=2)|1f1b(stages=2)|rotor"}) {
+    CAPTURE(spec);
+    judged_plan(mixture_problem(trace, spec), spec);
+  }
+}
+
 TEST_CASE("more skew of experts costs ranks time, one rank none", "[hybrid][expert]") {
   const std::string trace = mixture_graph({.w = 256, .f = 512, .s = 512, .b = 1});
   const auto makespan = [&](const std::string& skew, const char* spec) {

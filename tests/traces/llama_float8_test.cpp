@@ -114,6 +114,26 @@ TEST_CASE("latent attention, joined products and experts in fp8 keep what they k
   }
 }
 
+// Frozen, each of seven products a layer is computed there and for its input's gradient: with two copies each.
+TEST_CASE("adapters beside products in fp8 keep what they keep beside those in 16 bits", "[traces][llama]") {
+  const Graph graph = in_float8(small + "bf16,lora=4"), plain = formula_graph_of(small + "bf16,lora=4");
+  CHECK(kept_bytes(graph) == kept_bytes(plain));
+  std::ptrdiff_t products = 0;
+  for (const Op& op : graph.ops) {
+    if (!is_layers_product(op)) continue;
+    INFO(op.name);
+    const bool is_adapter = op.name.find(".adapter.") != std::string::npos;
+    const char* dtype = is_adapter ? "fp32" : "fp8";
+    CHECK(std::ranges::all_of(op.inputs, [&](TensorId t) { return graph[t].dtype == dtype; }));
+    products += is_adapter ? 0 : 1;
+  }
+  CHECK(products == 2 * 7 * 2);
+  CHECK(std::ranges::count_if(graph.ops, [&](const Op& op) { return is_copied(graph, op); }) == 2 * products);
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.gradient_of && graph[*tensor.gradient_of].kind == TensorKind::parameter) CHECK(tensor.dtype == "fp32");
+  }
+}
+
 // A transposed copy in 16 bits, which is read twice, as triton_fp8_per_group_colwise_scales wants it: 2 and 2 bytes a
 // number more than the two reads and the byte of other copies.
 TEST_CASE("gradients of experts' weights in fp8 scale columns of each group of rows", "[traces][llama]") {
@@ -158,8 +178,8 @@ TEST_CASE("a product in fp8 computes at the platform's peak of fp8, others at th
 }
 
 TEST_CASE("fp8 is refused where it is not known", "[traces][llama]") {
-  CHECK(complaint_of([] { in_float8("llama:lora=4"); }) ==
-        "llama: products=fp8: not with lora, whose frozen weights torchao would make gradients of");
+  CHECK(complaint_of([] { in_float8("llama:lora=4,base=nf4"); }) ==
+        "llama: products=fp8: not with base=nf4, whose products compute in what they unpack");
   CHECK(complaint_of([] { formula_graph_of("llama:products=fp4"); }).find("dtype or fp8") != std::string::npos);
   CHECK(complaint_of([] { synthetic_model("llama:view=chain,products=fp8"); }) ==
         "llama: products=fp8: not with view=chain, whose stages compute in one type; try view=graph");

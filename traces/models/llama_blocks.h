@@ -17,7 +17,8 @@
 namespace plimsoll {
 
 // Loops name samples b, positions s and t, width w, heads of keys a, queries a head of keys g, numbers of a head e,
-// inner numbers f, words v, experts x, places of a token among them k, compressed queries r and keys c.
+// inner numbers f, words v, experts x, places of a token among them k, rows of experts with a capacity n, compressed
+// queries r and keys c.
 
 class LlamaBlocks : protected EagerModules {
  protected:
@@ -99,6 +100,8 @@ class LlamaBlocks : protected EagerModules {
   void weight_backward(const std::string& name, const Projected& of, const WeightLoop& loop, double flops);
   TensorId from_projection(const std::string& name, const std::string& made, const std::string& weight,
                            const Projected& of, double flops, std::optional<TensorId> others);
+  /// The gradient of a term of a sum from that of the sum, which may be wider.
+  TensorId narrowed_back(TensorId d, TensorId term, const std::string& of);
   TensorId added(TensorId one, TensorId other, const std::string& of, const std::string& part,
                  const std::string& axes = "b s w");
 
@@ -193,18 +196,34 @@ class LlamaBlocks : protected EagerModules {
   Block gated_mlp(TensorId normed, const std::string& name, std::int64_t inner);
   /// Likewise, gate and up as views of one product, of Phi-3 (llama_joined.cpp).
   Block joined_mlp(TensorId normed, const std::string& name, std::int64_t inner);
-  /// Each token in `top_k` gated MLPs of `experts`, which products of groups of rows compute, beside those that all
-  /// tokens pass (Jiang et al., "Mixtral of Experts", 2024; shared experts as DeepSeek's).
-  Block experts(TensorId normed, const std::string& name);
-  /// Of the layer that is made.
-  ExpertLoad load() const;
-
   /// The experts that each token passes, and their shares, in fp32; `backward` makes the gradient of the normed value
   /// from those of the shares and of what goes to experts.
   struct Routed {
     TensorId chosen, shares;
     std::function<TensorId(TensorId dshares, TensorId dn)> backward;
   };
+  /// Each token in `top_k` gated MLPs of `experts`, which products of groups of rows compute, beside those that all
+  /// tokens pass (Jiang et al., "Mixtral of Experts", 2024; shared experts as DeepSeek's).
+  Block experts(TensorId normed, const std::string& name);
+  /// Rows in the order of their experts, on their way there and back.
+  struct Rows {
+    std::string axes;
+    Shape shape;
+    double count;
+    TensorId taken;  ///< what experts read
+    std::function<TensorId(TensorId downs)> combined;
+    /// The gradients of what experts made, and of the shares.
+    std::function<std::pair<TensorId, TensorId>(TensorId d, TensorId downs)> combined_back;
+    /// Those of the normed value and of the router's shares.
+    std::function<std::pair<TensorId, TensorId>(TensorId dtaken, TensorId dshares)> back;
+  };
+  /// All of them, as transformers' Mixtral gathers them.
+  Rows dropless_rows(TensorId normed, const Routed& to, const std::string& name);
+  /// Likewise under autocast, or those that experts have room for, or as many as that (looped_experts.cpp).
+  Rows looped_rows(TensorId normed, const Routed& to, const std::string& name);
+  /// Of the layer that is made.
+  ExpertLoad load() const;
+
   Routed routed(TensorId normed, const std::string& name);
   /// The experts with the largest shares of a softmax, which then sum up to 1, as Mixtral's.
   Routed routed_by_softmax(TensorId normed, const std::string& name);
@@ -217,6 +236,7 @@ class LlamaBlocks : protected EagerModules {
     TensorId scores, chosen, best, sums, shares;
   };
   Choice choice(const std::string& name);
+  const Type& score_type() const;
 
   const LlamaGraph& of_;
   std::int64_t samples_, tokens_, width_, head_size_;

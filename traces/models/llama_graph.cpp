@@ -162,6 +162,13 @@ void LlamaBlocks::weight_backward(const std::string& name, const Projected& of, 
   weight.backward(dweight);
 }
 
+TensorId LlamaBlocks::narrowed_back(TensorId d, TensorId term, const std::string& of) {
+  if (type_of(d) == type_of(term)) return d;
+  const TensorId dterm = gradient(term);
+  backward(of, "", {"to", "b s w -> b s w"}, {d}, {dterm});
+  return dterm;
+}
+
 void LlamaBlocks::project(HeadPart& of, TensorId normed) {
   const TensorId read = operand(normed, of.name + input_of, "b s w");
   Ids inputs{read, read_weight(of.weight, "w " + of.axes)};
@@ -373,14 +380,6 @@ class LlamaBuilder : private LlamaBlocks {
     return out;
   }
 
-  /// The gradient of a term of a sum from that of the sum, which may be wider.
-  TensorId narrowed_back(TensorId d, TensorId term, const std::string& of) {
-    if (type_of(d) == type_of(term)) return d;
-    const TensorId dterm = gradient(term);
-    backward(of, "", {"to", "b s w -> b s w"}, {d}, {dterm});
-    return dterm;
-  }
-
   bool is_tied() const { return of_.tied == 1; }
 
   TensorId embedding() {
@@ -456,9 +455,18 @@ class LlamaBuilder : private LlamaBlocks {
 
 namespace {
 
+void refuse_capacity(const LlamaGraph& sizes) {
+  if (!(sizes.capacity >= 0 && sizes.capacity <= LlamaGraph::most_capacity)) {
+    throw InputError(
+        fmt::format("llama: capacity: expected 0 to {}, found {}", LlamaGraph::most_capacity, sizes.capacity));
+  }
+  if (sizes.capacity > 0 && sizes.experts == 0)
+    throw InputError("llama: capacity: expected experts, whose rows it limits");
+  if (sizes.padded == 1 && sizes.capacity == 0)
+    throw InputError("llama: padded: expected a capacity, to which rows are padded");
+}
+
 void refuse_under_autocast(const LlamaGraph& sizes) {
-  if (sizes.experts > 0)
-    throw InputError("llama: dtype=amp: not with experts, whose products of groups autocast leaves in fp32");
   if (sizes.base == 1)
     throw InputError("llama: dtype=amp: not with base=nf4, whose products choose their type themselves");
   if (sizes.products == 1) throw InputError("llama: dtype=amp: not with products=fp8, which copy from one dtype");
@@ -480,6 +488,7 @@ Graph llama_graph(const LlamaGraph& sizes) {
     throw InputError(fmt::format("llama: skew: expected 0 to {}, found {}", LlamaGraph::most_skew, sizes.skew));
   }
   if (sizes.skew > 0 && sizes.experts == 0) throw InputError("llama: skew: expected experts, among which rows differ");
+  refuse_capacity(sizes);
   if (sizes.lora > 0 && (sizes.experts > 0 || sizes.kv_rank > 0 || sizes.logits == 1)) {
     throw InputError("llama: lora: not with experts, kv_rank or logits=end");
   }
@@ -487,8 +496,8 @@ Graph llama_graph(const LlamaGraph& sizes) {
     throw InputError("llama: base=nf4: expected adapters (lora), since weights of 4 bits are not trained");
   }
   if (LlamaGraph::dtypes.at(sizes.dtype) == "amp") refuse_under_autocast(sizes);
-  if (sizes.products == 1 && sizes.lora > 0) {
-    throw InputError("llama: products=fp8: not with lora, whose frozen weights torchao would make gradients of");
+  if (sizes.products == 1 && sizes.base == 1) {
+    throw InputError("llama: products=fp8: not with base=nf4, whose products compute in what they unpack");
   }
   if (sizes.products == 1 && sizes.view == 1) {
     throw InputError("llama: products=fp8: not with view=chain, whose stages compute in one type; try view=graph");

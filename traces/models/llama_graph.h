@@ -36,6 +36,9 @@ struct LlamaGraph {
   static constexpr double most_skew = 10;
   double skew = 0;         ///< rows of the i-th busiest expert fall as i^-skew (expert_rows.h); 0: equal
   std::uint32_t seed = 1;  ///< which experts are busy, layer by layer
+  static constexpr double most_capacity = 1000;
+  double capacity = 0;       ///< rows of an expert are at most so many times the mean; 0: no token is dropped
+  std::uint32_t padded = 0;  ///< all experts have as many: which of EagerModules::no_or_yes
   static constexpr std::array<std::string_view, 2> routers{"softmax", "sigmoid"};
   std::uint32_t router = 0;  ///< how experts are chosen: which of `routers`
   /// Numbers of a head's queries, keys and values; 0: the width over the heads. Of latent attention those of queries

@@ -3,7 +3,8 @@
 // (functional.py: quantize_4bit, dequantize_4bit; autograd/_functions.py: MatMul4Bit); torchao (pytorch/ao),
 // torchao/float8/float8_linear.py, matmul_with_hp_or_float8_args, with dynamic scales of whole tensors: the forward
 // saves its operands as they are. Each product there and back scales and copies its two operands anew. Products of
-// groups of rows likewise, with scales of rows and of columns: torchao/prototype/moe_training/fp8_grouped_mm.py.
+// groups of rows likewise, with scales of rows and of columns: torchao/prototype/moe_training/fp8_grouped_mm.py. A
+// frozen weight has no gradient, as in Transformer Engine's Linear; torchao's makes one, which nobody reads.
 
 #include <string>
 #include <utility>

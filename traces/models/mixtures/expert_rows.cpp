@@ -51,9 +51,22 @@ std::vector<std::int64_t> expert_rows(const ExpertLoad& of) {
   return rows;
 }
 
-std::string expert_rows_text(const ExpertLoad& of) {
+std::int64_t row_limit(const ExpertLoad& of) {
+  if (of.capacity <= 0) return of.tokens;
+  const double mean = static_cast<double>(of.tokens * of.top_k) / static_cast<double>(of.experts);
+  return static_cast<std::int64_t>(std::ceil(mean * of.capacity));
+}
+
+std::vector<std::int64_t> computed_rows(const ExpertLoad& of) {
+  const std::int64_t limit = row_limit(of);
+  std::vector<std::int64_t> rows = expert_rows(of);
+  for (std::int64_t& each : rows) each = of.is_padded ? limit : std::min(each, limit);
+  return rows;
+}
+
+std::string computed_rows_text(const ExpertLoad& of) {
   std::string text;
-  for (const std::int64_t rows : expert_rows(of)) text += (text.empty() ? "" : " ") + std::to_string(rows);
+  for (const std::int64_t rows : computed_rows(of)) text += (text.empty() ? "" : " ") + std::to_string(rows);
   return text;
 }
 
