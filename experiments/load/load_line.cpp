@@ -130,7 +130,8 @@ std::vector<std::string> default_load_strategies(const Trace& trace, const Platf
   const bool is_chain = std::holds_alternative<Chain>(trace.model);
   if (platform.devices.size() == 1) {
     if (is_chain) return {"store_all", "full_recompute", "rotor", "offload_greedy", "rotor|offload_greedy"};
-    return {"store_all", "policy(rule=megatron.full+jax.nothing_saveable)", "snapshot(offload=no)", "offload_greedy", "snapshot"};
+    return {"store_all", "policy(rule=megatron.full+jax.nothing_saveable)", "snapshot(offload=no)", "offload_greedy",
+            "snapshot"};
   }
   if (is_chain) return {"rotor", "rotor|offload_greedy", "1f1b|rotor", "zero3", "zero3|rotor", "cluster"};
   return {"snapshot(offload=no)", "snapshot", "megatron", "zero3", "cluster"};

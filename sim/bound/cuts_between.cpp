@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::uint32_t source_here = 0, sink_here = 1;
 
-/// Steps of a byte: the same at all prices, so that rounding leaves cuts nested; a power of two, so that whole bytes are
-/// not rounded.
+/// Steps of a byte: the same at all prices, so that rounding leaves cuts nested; a power of two, so that whole bytes
+/// are not rounded.
 double steps_of(double most) {
   return std::exp2(std::floor(std::log2(largest_flow / std::max(1.0, most))));
 }

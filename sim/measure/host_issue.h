@@ -1,8 +1,8 @@
 #pragma once
 // Hosts that issue kernels: one thread a device, in the order of the schedule, ahead of the device. A step begins when
 // it is issued. So an iteration is bound by the host where that is slower for long, and by the device elsewhere.
-// Where what a device computes next waits for each value that it sends (1f1b(sends=blocking)), hosts wait as well before
-// they issue it, and before they issue what waits for a value from another device.
+// Where what a device computes next waits for each value that it sends (1f1b(sends=blocking)), hosts wait as well
+// before they issue it, and before they issue what waits for a value from another device.
 
 #include "sim/core/schedule.h"
 #include "sim/measure/transfers.h"

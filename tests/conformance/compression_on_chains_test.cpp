@@ -133,7 +133,8 @@ TEST_CASE("a stage's list of saved tensors changes nothing but for compression",
   }
 }
 
-TEST_CASE("tensors apart take the bytes and the time of one tensor together", "[conformance][compression][eleventh-8]") {
+TEST_CASE("tensors apart take the bytes and the time of one tensor together",
+          "[conformance][compression][eleventh-8]") {
   for (const RandomCase seed : fewer_cases(1, 60)) {
     // Without slots rotor also asks greedy_recompute, which drops tensor by tensor.
     for (const std::string spec :

@@ -173,7 +173,8 @@ TEST_CASE("local moves undo recomputations and copies that the budget does not a
   if (all_cases()) CHECK(tight > 5);  // where to undo all would not fit
 }
 
-TEST_CASE("effort is counted in work: more of it is never slower, and the clock has no say", "[portfolio][eleventh-1]") {
+TEST_CASE("effort is counted in work: more of it is never slower, and the clock has no say",
+          "[portfolio][eleventh-1]") {
   for (const RandomCase seed : fewer_cases(1, 6)) {
     const Problem problem = small_problem(seed);
     for (const std::optional<Bytes>& budget : some_budgets(problem)) {

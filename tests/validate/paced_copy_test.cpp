@@ -171,7 +171,8 @@ bool is_crowded() {
   return true;
 }
 
-TEST_CASE("a kernel starts behind the copy that it waits for sooner than a thread wakes up", "[validate][eleventh-10]") {
+TEST_CASE("a kernel starts behind the copy that it waits for sooner than a thread wakes up",
+          "[validate][eleventh-10]") {
   const Training training =
       training_of("mlp:layers=8,width=64,batch=256,classes=4", gpus({.to_host = BytesPerSecond{20e6}}));
   const PlanOutcome outcome = planned(training.problem, "save_on_cpu");

@@ -99,7 +99,8 @@ class EveryStart {
   std::vector<int> starts_;
 };
 
-TEST_CASE("there is a periodic order just where some starts of all passes make one", "[pipelining][madpipe][eleventh-0]") {
+TEST_CASE("there is a periodic order just where some starts of all passes make one",
+          "[pipelining][madpipe][eleventh-0]") {
   std::size_t made = 0, none = 0;
   for (const RandomCase seed : random_cases(1, 150)) {
     Random random(seed);

@@ -50,7 +50,8 @@ TEST_CASE("rotor_floating lies between the best of all sequences and rotor", "[f
   if (all_cases()) CHECK(budgets > cases_of(2000));
 }
 
-TEST_CASE("rotor_floating with few slots is never slower than rotor, rounded or not", "[floating][property][eleventh-6]") {
+TEST_CASE("rotor_floating with few slots is never slower than rotor, rounded or not",
+          "[floating][property][eleventh-6]") {
   const std::vector<Pass> floating = parse_spec("rotor_floating(slots=7)", "test");
   for (const std::string spec : {"rotor", "rotor(slots=7)", "rotor(slots=500)"}) {
     const std::vector<Pass> rotor = parse_spec(spec, "test");
