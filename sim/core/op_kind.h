@@ -48,6 +48,8 @@ enum class OpKind : std::uint8_t {
   attention_values,
   attention_values_gradient,
   attention_qkv_gradient,
+  fused_attention,
+  fused_attention_backward,
   embedding,
   embedding_weight_gradient,
   lstm_gates,
@@ -75,8 +77,6 @@ enum class OpKind : std::uint8_t {
   activation_backward,
   max_pool_with_indices,
   max_pool_with_indices_backward,
-  fused_attention,
-  fused_attention_backward,
   embedding_bag,
   log_softmax,
   log_softmax_backward,
@@ -291,6 +291,17 @@ inline constexpr OpTable<OpRow> op_table = [] {
                L::matmul, of(attention_values), none, R::all, as_noise, by_rule, heavy),
       backward(attention_qkv_gradient, {"attention_qkv_gradient", "", ""},
                L::matmul, of(attention_scores), none, R::all, as_noise, by_rule, heavy),
+      forward(fused_attention, {"fused_attention",
+                                "_flash_attention_forward _efficient_attention_forward _cudnn_attention_forward",
+                                "_scaled_dot_product scaled_dot_product _fused_sdp"},
+              L::other, S::input | S::result | S::marks, heavy, by_rule),
+      backward(fused_attention_backward, {"fused_attention_backward",
+                                          "_scaled_dot_product_flash_attention_backward "
+                                          "_scaled_dot_product_efficient_attention_backward "
+                                          "_scaled_dot_product_cudnn_attention_backward "
+                                          "_flash_attention_backward _efficient_attention_backward "
+                                          "_cudnn_attention_backward", ""},
+               L::other, of(fused_attention), none, R::all, as_noise, by_rule, heavy),
       forward(embedding, {"embedding", "embedding", "embedding"}, L::embedding, S::input, light, by_rule),
       backward(embedding_weight_gradient, {"embedding_weight_gradient", "embedding_dense_backward", ""},
                L::embedding, of(embedding), none, R::all, as_noise, by_rule),
@@ -334,15 +345,6 @@ inline constexpr OpTable<OpRow> op_table = [] {
       forward(max_pool_with_indices, {"", "max_pool2d_with_indices", ""}, L::pool, S::input | S::marks, light, by_rule),
       backward(max_pool_with_indices_backward, {"", "max_pool2d_with_indices_backward", ""},
                L::pool, of(max_pool_with_indices), places, R::all, as_noise, by_rule),
-      forward(fused_attention, {"", "_flash_attention_forward _efficient_attention_forward _cudnn_attention_forward",
-                                "_scaled_dot_product scaled_dot_product _fused_sdp"},
-              L::other, S::input | S::result | S::marks, heavy, not_at_all),
-      backward(fused_attention_backward, {"", "_scaled_dot_product_flash_attention_backward "
-                                              "_scaled_dot_product_efficient_attention_backward "
-                                              "_scaled_dot_product_cudnn_attention_backward "
-                                              "_flash_attention_backward _efficient_attention_backward "
-                                              "_cudnn_attention_backward", ""},
-               L::other, of(fused_attention), none, R::all, as_noise, not_at_all, heavy),
       forward(embedding_bag, {"", "_embedding_bag", "_embedding_bag"}, L::embedding, S::input, light, not_at_all),
       forward(log_softmax, {"", "_log_softmax", "_log_softmax"}, L::loss, S::result, light, by_rule),
       backward(log_softmax_backward, {"", "_log_softmax_backward_data", ""},

@@ -129,6 +129,7 @@ class RingBlocks {
       if (key == "of") value = block_name(value, block);
     }
     op.attributes.emplace_back(block_key, std::to_string(block));
+    op.attributes.emplace_back(block_of_key, of.name);
     op.inputs = std::move(inputs);
     op.outputs = std::move(outputs);
     op.saved.clear();  // all of it is merged
@@ -151,6 +152,7 @@ class RingBlocks {
     op.stage = of.stage;
     op.recomputable = of.recomputable;
     op.attributes.emplace_back(ring_key, std::string(*attribute_of(of, ring_key)));
+    op.attributes.emplace_back(block_of_key, of.name);
     op.flops = Flops{0};
     if (of.duration) op.duration = Seconds{0};  // as known: by what it moves
     const auto around = *loop_.dim(*attribute_of(of, around_key));

@@ -12,8 +12,10 @@
 namespace plimsoll {
 
 /// Names, in attributes of ops: the axis whose ranks hand blocks round, the dimension that these are shares of, and
-/// which block an op computes with. Block k of a rank is that of the rank k places before it.
-inline constexpr const char *ring_key = "ring", *around_key = "around", *block_key = "block";
+/// which block an op computes with; and of which op a block or a merge is. Block k of a rank is that of the rank k
+/// places before it.
+inline constexpr const char *ring_key = "ring", *around_key = "around", *block_key = "block",
+                            *block_of_key = "block_of";
 
 /// Kind of an op that adds what blocks make: pairs of inputs, the first of which it changes.
 inline constexpr const char* merge_kind = "merge_blocks";

@@ -66,6 +66,9 @@ constexpr SplitRule of_networks[] = {
     {attention_values, "b a s! -, b s a* -> b s a*"},
     {attention_values_gradient, "b s! a*, b s a* -> b a s -"},
     {attention_qkv_gradient, "b a s! -, b a s -, b s a*, b s a* -> b s a*"},
+    // Fused, with sums of each query's softmax: later queries see more keys, and all keys are needed.
+    {fused_attention, "b s~ a*, b t! a* -> b s a*, b a s"},
+    {fused_attention_backward, "b s~ a*, b s a*, b t! a*, b s a*, b a s -> b s a*, b t a*"},
     // A table cut by words would add the positions once a rank.
     {embedding, "b s, - w, s w -> b s w"},
     {embedding_weight_gradient, "b s, b s w -> - w, s w"},
@@ -348,7 +351,11 @@ class Filling {
   }
 
   /// Whether `..` and not `~` stands for dimensions.
-  static bool has_names(std::string_view pattern) { return pattern.find('~') == std::string_view::npos; }
+  static bool has_names(std::string_view pattern) {
+    return std::ranges::none_of(operands_of(pattern), [](const std::vector<std::string_view>& words) {
+      return std::ranges::find(words, "~") != words.end();
+    });
+  }
 
   /// As many as the network's input has.
   std::optional<std::int64_t> samples_of_graph() const {

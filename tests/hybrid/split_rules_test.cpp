@@ -34,7 +34,7 @@ struct Entry {
 // Sizes are even, so that two ranks can share out whatever may be cut.
 const Extents bsw{2, 4, 6}, bsn{2, 4, 10}, wn{6, 10}, w{6}, n{10}, bw{2, 6}, bn{2, 10};
 const Extents picture{2, 8, 8, 4}, smaller{2, 4, 4, 6}, filter{3, 3, 4, 6}, channels{4};
-const Extents qkv{2, 4, 12}, scores{2, 2, 4, 4}, mixed{2, 4, 4};
+const Extents qkv{2, 4, 12}, scores{2, 2, 4, 4}, mixed{2, 4, 4}, kv{2, 4, 8}, sums{2, 2, 4};
 const Extents state{2, 8}, gates{2, 16}, cell{4, 16};
 
 std::vector<Entry> of_networks() {
@@ -68,6 +68,11 @@ std::vector<Entry> of_networks() {
       {"attention_values", {scores, qkv}, {mixed}, "b a s! -, b s a* -> b s a*"},
       {"attention_values_gradient", {mixed, qkv}, {scores}, "b s! a*, b s a* -> b a s -"},
       {"attention_qkv_gradient", {scores, scores, mixed, qkv}, {qkv}, "b a s! -, b a s -, b s a*, b s a* -> b s a*"},
+      {"fused_attention", {mixed, kv}, {mixed, sums}, "b s~ a*, b t! a* -> b s a*, b a s"},
+      {"fused_attention_backward",
+       {mixed, mixed, kv, mixed, sums},
+       {mixed, kv},
+       "b s~ a*, b s a*, b t! a*, b s a*, b a s -> b s a*, b t a*"},
       {"embedding", {{2, 4}, {8, 6}, {4, 6}}, {bsw}, "b s, - w, s w -> b s w"},
       {"embedding_weight_gradient", {{2, 4}, bsw}, {{8, 6}, {4, 6}}, "b s, b s w -> - w, s w"},
       {"lstm_gates", {state, cell, {16}}, {gates}, "b -, - -, - -> b -"},
@@ -279,7 +284,8 @@ void check_entry(const Entry& entry) {
   std::size_t cuts = 0;
   for (std::uint8_t d = 0; d < loop.dims.size(); ++d) {
     const std::string& name = loop.dims[d].name;
-    const bool is_whole = entry.loop.find(name + "!") != std::string::npos;
+    const bool is_whole = entry.loop.find(name + "!") != std::string::npos ||  // or in pieces from either end only
+                          entry.loop.find(name + "~") != std::string::npos;
     CHECK(loop.dims[d].cuttable == (name != "-" && !is_whole));
     if (!loop.dims[d].cuttable) continue;
     ++cuts;

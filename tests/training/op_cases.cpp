@@ -50,6 +50,7 @@ std::vector<OpCase> products() {
   const Shape state{6, 16}, gates{6, 32}, lstm{8, 32};
   const Shape qkv{2, 9, 24}, square{2, 4, 9, 9}, mixed{2, 9, 8};
   const Shape deep{3, 5, 12}, many{3, 2, 5, 5}, thin{3, 5, 4};  // more pictures than heads
+  const Shape kv{2, 9, 16}, sums{2, 4, 9};
   const Attributes four{{"heads", "4"}}, two{{"heads", "2"}};
   return {made("linear", {x, w, b}, {y}),
           made("linear", {{64, 128}, {128, 256}, {256}}, {{64, 256}}),
@@ -63,6 +64,8 @@ std::vector<OpCase> products() {
           made("attention_values", {square, qkv}, {mixed}, four),
           made("attention_values_gradient", {mixed, qkv}, {square}, four),
           made("attention_qkv_gradient", {square, square, mixed, qkv}, {qkv}, four),
+          made("fused_attention", {mixed, kv}, {mixed, sums}, four),
+          made("fused_attention_backward", {mixed, mixed, kv, mixed, sums}, {mixed, kv}, four),
           made("attention_scores", {deep}, {many}, two),
           made("attention_qkv_gradient", {many, many, thin, deep}, {deep}, two)};
 }

@@ -81,9 +81,11 @@ double loss_with_step(const std::string& reference, TensorId parameter, const st
 }
 
 TEST_CASE("gradients of every network agree with differences of the loss", "[validate]") {
-  const std::string reference = GENERATE(
-      "mlp:layers=3,width=12,batch=6,classes=4", "resnet:blocks=3,channels=4,picture=16,batch=3,classes=5",
-      "gpt:layers=2,width=16,heads=2,sequence=6,batch=2,vocabulary=20", "lstm:steps=4,width=8,batch=4,classes=3");
+  const std::string reference =
+      GENERATE("mlp:layers=3,width=12,batch=6,classes=4", "resnet:blocks=3,channels=4,picture=16,batch=3,classes=5",
+               "gpt:layers=2,width=16,heads=2,sequence=6,batch=2,vocabulary=20",
+               "gpt:layers=2,width=16,heads=2,sequence=6,batch=2,vocabulary=20,attention=fused",
+               "lstm:steps=4,width=8,batch=4,classes=3");
   PlainRun run(reference);
   run.run();
   std::size_t tested = 0;

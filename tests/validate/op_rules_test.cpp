@@ -34,7 +34,7 @@ TEST_CASE("the results of forwards have the shapes that their rules say", "[netw
     CHECK(rule_of(kind).backward != nullptr);
     ++forwards;
   }
-  CHECK(forwards == 16);
+  CHECK(forwards == 17);
 }
 
 TEST_CASE("what ops are said to cost, by hand", "[networks]") {
@@ -59,6 +59,8 @@ TEST_CASE("what ops are said to cost, by hand", "[networks]") {
     CHECK(flops(kind) == 2 * 2 * 9 * 9 * 8);
   }
   CHECK(flops("attention_qkv_gradient") == 3 * (2 * 2 * 9 * 9 * 8));
+  CHECK(flops("fused_attention") == 2 * (2 * 2 * 9 * 9 * 8) / 2);  // of two products that half is left of
+  CHECK(flops("fused_attention_backward") == 5 * (2 * 2 * 9 * 9 * 8) / 2);
   CHECK(flops("batch_norm_weight_gradient") == 8 * (3 * 40 * 30 * 9));
   CHECK(flops("layer_norm") == 8 * (5 * 37));
   CHECK(flops("relu_gradient") == 5 * 37);

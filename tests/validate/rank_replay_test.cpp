@@ -15,6 +15,7 @@
 #include "tests/training/training.h"
 #include "validate/cpu/ranks/rank_replay.h"
 #include "validate/networks/networks.h"
+#include "validate/networks/rank_layouts.h"
 
 namespace plimsoll {
 namespace {
@@ -24,6 +25,8 @@ namespace {
 const std::string ranked_mlp = "mlp:layers=4,width=16,batch=8,classes=8,view=graph,updates=adam";
 const std::string ranked_gpt =
     "gpt:layers=2,width=16,heads=4,sequence=8,batch=4,vocabulary=20,view=graph,updates=momentum";
+const std::string ranked_fused =
+    "gpt:layers=2,width=16,heads=4,sequence=16,batch=2,vocabulary=20,attention=fused,view=graph,updates=momentum";
 
 Platform devices(std::uint32_t count) {
   constexpr BytesPerSecond fast{20e9};
@@ -66,6 +69,25 @@ void check_peak(const Replayed& ranks, const Problem& problem, const Plan& plan)
   if (plan.schedule.streams.size() == 1) CHECK(measured == plan.peak);
 }
 
+void check_ranks(const std::string& network, std::string_view spec, std::uint32_t count) {
+  INFO(network << ", " << spec << " on " << count);
+  constexpr std::uint32_t micro_batches = 4;
+  const Problem whole = problem_of(network_model(network), devices(count), {.micro_batches = micro_batches});
+  const std::vector<Pass> passes = parse_spec(spec, "test");
+  const Problem problem = transformed(whole, passes);
+  REQUIRE(problem.mesh);
+  CHECK(problem.mesh->ranks() == count);
+  const PlanOutcome outcome = plan(problem, passes, std::nullopt);
+  REQUIRE(std::holds_alternative<Plan>(outcome));
+  const Schedule& schedule = std::get<Plan>(outcome).schedule;
+  const Replayed ranks = run_on_ranks(network, problem, schedule);
+  check_same(ranks, trained_alone(network, micro_batches));
+  check_peak(ranks, problem, std::get<Plan>(outcome));
+  const Replayed again = run_on_ranks(network, problem, schedule);
+  CHECK(differing(ranks, again).empty());
+  CHECK(ranks.values.size() == again.values.size());
+}
+
 }  // namespace
 
 TEST_CASE("ranks train what one device trains, the same bits each time", "[validate][eleventh-7]") {
@@ -84,22 +106,38 @@ TEST_CASE("ranks train what one device trains, the same bits each time", "[valid
   const auto has = [&](const char* text) { return std::string_view(spec).find(text) != std::string_view::npos; };
   if (network == ranked_mlp && (has("context") || has("asynchronous"))) return;  // has no attention, no positions
   if (count == 2 && (has("tensor=2") || has("ranks=2)|"))) return;
-  INFO(network << ", " << spec << " on " << count);
-  constexpr std::uint32_t micro_batches = 4;
-  const Problem whole = problem_of(network_model(network), devices(count), {.micro_batches = micro_batches});
-  const std::vector<Pass> passes = parse_spec(spec, "test");
-  const Problem problem = transformed(whole, passes);
-  REQUIRE(problem.mesh);
-  CHECK(problem.mesh->ranks() == count);
-  const PlanOutcome outcome = plan(problem, passes, std::nullopt);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  const Schedule& schedule = std::get<Plan>(outcome).schedule;
-  const Replayed ranks = run_on_ranks(network, problem, schedule);
-  check_same(ranks, trained_alone(network, micro_batches));
-  check_peak(ranks, problem, std::get<Plan>(outcome));
-  const Replayed again = run_on_ranks(network, problem, schedule);
-  CHECK(differing(ranks, again).empty());
-  CHECK(ranks.values.size() == again.values.size());
+  check_ranks(network, spec, count);
+}
+
+TEST_CASE("ranks that share out the positions of fused attention train what one device trains",
+          "[validate][eleventh-7]") {
+  const std::uint32_t count = GENERATE(2U, 4U);
+  const char* spec = GENERATE("context(way=ring)", "context", "context(way=all_to_all)",
+                              "context(way=ring)|greedy_recompute", "context|greedy_recompute", "megatron",
+                              "megatron(sequence=yes,asynchronous=yes)", "context(ranks=2,way=ring)|megatron(tensor=2)",
+                              "context(ranks=2,way=ring)|megatron(tensor=2,sequence=yes)",
+                              "context(ranks=2)|megatron(tensor=2,sequence=yes,asynchronous=yes)",
+                              "context(ranks=2,way=ring)|data_parallel", "context(ranks=2)|zero1");
+  const auto has = [&](const char* text) { return std::string_view(spec).find(text) != std::string_view::npos; };
+  if (count == 2 && has("ranks=2")) return;
+  check_ranks(ranked_fused, spec, count);
+}
+
+TEST_CASE("under a causal mask a rank has pieces of a sequence from either end, where keys go round or are gathered",
+          "[validate]") {
+  const Problem whole = problem_of(network_model(ranked_fused), devices(2), {.micro_batches = 2});
+  const Network network = named_network(ranked_fused).network;
+  using Positions = std::vector<std::int64_t>;
+  const auto of_first = [&](const char* spec) {
+    const Problem problem = transformed(whole, parse_spec(spec, "test"));
+    const auto layouts = rank_layouts(network.graph, problem.graph, *problem.mesh);
+    if (const std::string* why = std::get_if<std::string>(&layouts)) FAIL(*why);
+    return indices_of(std::get<std::vector<RankLayout>>(layouts)[network.boundaries.front().index], *problem.mesh, 0,
+                      1);
+  };
+  CHECK(of_first("context(way=ring)") == Positions{0, 1, 2, 3, 12, 13, 14, 15});
+  CHECK(of_first("context(way=all_gather)") == Positions{0, 1, 2, 3, 12, 13, 14, 15});
+  CHECK(of_first("context(way=all_to_all)") == Positions{0, 1, 2, 3, 4, 5, 6, 7});
 }
 
 TEST_CASE("networks whose ops are cut at random train what one device trains", "[validate]") {

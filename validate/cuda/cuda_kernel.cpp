@@ -41,6 +41,8 @@ constexpr NetworkTable<CudaRow> cuda_rows = [] {
       {attention_values, cuda_kernels::attention_values},
       {attention_values_gradient, cuda_kernels::attention_values_gradient},
       {attention_qkv_gradient, cuda_kernels::attention_qkv_gradient},
+      {fused_attention, cuda_kernels::fused_attention},
+      {fused_attention_backward, cuda_kernels::fused_attention_backward},
       {embedding, cuda_kernels::embedding},
       {embedding_weight_gradient, cuda_kernels::embedding_weight_gradient},
       {lstm_gates, cuda_kernels::linear},

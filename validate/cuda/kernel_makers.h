@@ -42,6 +42,8 @@ CudaKernel layer_norm_weight_gradient(const Graph&, const Op&, const Libraries&)
 CudaKernel max_pool_gradient(const Graph&, const Op&, const Libraries&);
 CudaKernel average_pool(const Graph&, const Op&, const Libraries&);
 CudaKernel average_pool_gradient(const Graph&, const Op&, const Libraries&);
+CudaKernel fused_attention(const Graph&, const Op&, const Libraries&);
+CudaKernel fused_attention_backward(const Graph&, const Op&, const Libraries&);
 CudaKernel embedding(const Graph&, const Op&, const Libraries&);
 CudaKernel embedding_weight_gradient(const Graph&, const Op&, const Libraries&);
 CudaKernel lstm_cell(const Graph&, const Op&, const Libraries&);

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "validate/reference/compression.h"
+#include "validate/reference/fused_attention.h"
 #include "validate/reference/layers.h"
 #include "validate/reference/normalization.h"
 
@@ -64,6 +65,8 @@ void average_pool(const float* x, std::int64_t batch, std::int64_t pixels, std::
                   cudaStream_t);
 void average_pool_gradient(const float* dy, std::int64_t batch, std::int64_t pixels, std::int64_t channels, float* dx,
                            cudaStream_t);
+void fused_attention(const FusedSizes&, const float* q, const float* kv, float* mixed, float* sums, cudaStream_t);
+void fused_attention_backward(const FusedSizes&, const FusedSaved&, float* dq, float* dkv, cudaStream_t);
 void embedding(const std::int32_t* token, const float* table, const float* positions, const plain::EmbeddingSizes&,
                float* y, cudaStream_t);
 std::int64_t embedding_gradient_scratch(const plain::EmbeddingSizes&);

@@ -1,5 +1,5 @@
-// Pooling, the two ends of a network and the LSTM cell: what validate/reference/layers.cpp does. Where that scatters,
-// these gather, so that every number is one thread's sum in a fixed order.
+// Pooling, fused attention, the two ends of a network and the LSTM cell: what validate/reference/layers.cpp does. Where
+// that scatters, these gather, so that every number is one thread's sum in a fixed order.
 
 #include "validate/cuda/grid.cuh"
 #include "validate/cuda/launch.h"
@@ -114,6 +114,17 @@ void average_pool_gradient(const float* dy, std::int64_t batch, std::int64_t pix
   for_each(batch * pixels * channels, stream, [=] __device__(std::int64_t i) {
     dx[i] = dy[i / (pixels * channels) * channels + i % channels] / static_cast<float>(pixels);
   });
+}
+
+void fused_attention(const FusedSizes& s, const float* q, const float* kv, float* mixed, float* sums,
+                     cudaStream_t stream) {
+  for_each(s.rows(s.queries), stream, [=] __device__(std::int64_t row) { attend(s, q, kv, row, mixed, sums); });
+}
+
+void fused_attention_backward(const FusedSizes& s, const FusedSaved& saved, float* dq, float* dkv,
+                              cudaStream_t stream) {
+  for_each(s.rows(s.queries), stream, [=] __device__(std::int64_t row) { gradient_of_query(s, saved, row, dq); });
+  for_each(s.rows(s.keys), stream, [=] __device__(std::int64_t row) { gradient_of_key(s, saved, row, dkv); });
 }
 
 void embedding(const std::int32_t* token, const float* table, const float* positions, const plain::EmbeddingSizes& s,

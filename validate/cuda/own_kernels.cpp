@@ -193,6 +193,18 @@ CudaKernel embedding_weight_gradient(const Graph& graph, const Op& op, const Lib
       Bytes{launch::embedding_gradient_scratch(e)});
 }
 
+CudaKernel fused_attention(const Graph& graph, const Op& op, const Libraries&) {
+  return plain_kernel([sizes = fused_sizes(graph, op)](const Arguments& a, cudaStream_t s) {
+    launch::fused_attention(sizes, a.in(0), a.in(1), a.out(), a.out(1), s);
+  });
+}
+
+CudaKernel fused_attention_backward(const Graph& graph, const Op& op, const Libraries&) {
+  return plain_kernel([sizes = fused_sizes(graph, op)](const Arguments& a, cudaStream_t s) {
+    launch::fused_attention_backward(sizes, {a.in(0), a.in(1), a.in(2), a.in(3), a.in(4)}, a.out(), a.out(1), s);
+  });
+}
+
 CudaKernel lstm_cell(const Graph& graph, const Op& op, const Libraries&) {
   const Tensor& gates = graph[op.inputs[0]];
   const std::int64_t batch = gates.shape[0], width = gates.shape[1] / 4;

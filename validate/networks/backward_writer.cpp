@@ -53,15 +53,16 @@ void BackwardWriter::pass_on(TensorId gradient, TensorId of) {
 
 void BackwardWriter::input_gradient(OpKind kind, const Op& forward, std::vector<TensorId> inputs, TensorId of) {
   if (graph_[of].kind == TensorKind::input) return;
-  const TensorId made = new_gradient(of);
-  add_op(graph_, {kind,
-                  forward.name + " input gradient",
-                  Phase::backward_input,
-                  stage_,
-                  std::move(inputs),
-                  {made},
+  input_gradients(kind, forward, std::move(inputs), {of});
+}
+
+void BackwardWriter::input_gradients(OpKind kind, const Op& forward, std::vector<TensorId> inputs,
+                                     const std::vector<TensorId>& of) {
+  std::vector<TensorId> made;
+  for (const TensorId t : of) made.push_back(new_gradient(t));
+  add_op(graph_, {kind, forward.name + " input gradient", Phase::backward_input, stage_, std::move(inputs), made,
                   attributes_of(forward)});
-  settle(of, made);
+  for (std::size_t k = 0; k < of.size(); ++k) settle(of[k], made[k]);
 }
 
 TensorId BackwardWriter::parameter_gradient(TensorId parameter) {

@@ -29,6 +29,8 @@ class BackwardWriter {
   const Op& reader(TensorId t, OpKind) const;
   /// An op that makes a contribution to the gradient of `of`; none where `of` is the network's input.
   void input_gradient(OpKind, const Op& forward, std::vector<TensorId> inputs, TensorId of);
+  /// The same of several activations at once.
+  void input_gradients(OpKind, const Op& forward, std::vector<TensorId> inputs, const std::vector<TensorId>& of);
   /// An op that makes the gradients of parameters, or adds to them where they are shared.
   void weight_gradient(OpKind, const Op& forward, std::vector<TensorId> inputs,
                        const std::vector<TensorId>& parameters);

@@ -160,6 +160,15 @@ TensorId NetworkBuilder::attention(const std::string& name, TensorId x, std::int
   return linear(name + ".projection", mixed, width, "a w");
 }
 
+TensorId NetworkBuilder::fused_attention(const std::string& name, TensorId x, std::int64_t heads) {
+  const Shape of = shape(x);
+  const TensorId q = linear(name + ".query", x, of[2], "w a"), kv = linear(name + ".keys", x, 2 * of[2], "w a");
+  const TensorId mixed = forward(OpKind::fused_attention, name + ".mix", {q, kv}, {{"heads", std::to_string(heads)}});
+  const TensorId sums = add_tensor(network_.graph, name + ".sums", TensorKind::activation, {of[0], heads, of[1]});
+  network_.graph.ops.back().outputs.push_back(sums);
+  return linear(name + ".projection", mixed, of[2], "a w");
+}
+
 TensorId NetworkBuilder::lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias) {
   const TensorId gates = forward(OpKind::lstm_gates, name + ".gates", {state, weight, bias});
   return forward(OpKind::lstm_cell, name, {gates, state});
@@ -261,7 +270,11 @@ Network gpt(const GptSizes& sizes, const TrainingOptions& options, SequenceSlice
     const std::string attention = "layer" + std::to_string(l) + ".attention",
                       mlp = "layer" + std::to_string(l) + ".mlp";
     net.begin_stage(attention, x);
-    x = net.add(attention + ".add", net.attention(attention, net.layer_norm(attention + ".norm", x), sizes.heads), x);
+    const TensorId normed = net.layer_norm(attention + ".norm", x);
+    const bool is_fused = sizes.attention == static_cast<std::uint32_t>(GptAttention::fused);
+    const TensorId attended =
+        is_fused ? net.fused_attention(attention, normed, sizes.heads) : net.attention(attention, normed, sizes.heads);
+    x = net.add(attention + ".add", attended, x);
     net.begin_stage(mlp, x);
     const TensorId wide = net.linear(mlp + ".expand", net.layer_norm(mlp + ".norm", x), 4 * width, "w f");
     x = net.add(mlp + ".add", net.linear(mlp + ".contract", net.gelu(mlp + ".gelu", wide, "f"), width, "f w"), x);

@@ -54,6 +54,8 @@ class NetworkBuilder {
   /// Causal self-attention of `heads` heads: x is (batch, sequence, width), projected to query, key and value and back.
   /// A slice attends to those before it and to itself.
   TensorId attention(const std::string& name, TensorId x, std::int64_t heads);
+  /// The same without whole weights, on a whole sequence: queries are one product, keys and values another.
+  TensorId fused_attention(const std::string& name, TensorId x, std::int64_t heads);
   /// state is (batch, 2 width): hidden, then cell. weight is (width, 4 width), bias (4 width).
   TensorId lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias);
   /// The loss stage: mean cross-entropy of softmax; row r of a micro-batch has the label r modulo the classes.
@@ -100,10 +102,14 @@ struct ResnetSizes {
 };
 Network resnet(const ResnetSizes&, const TrainingOptions&);
 
+/// Eager: scores, their softmax and what it mixes are values; fused: none of them is.
+enum class GptAttention : std::uint8_t { eager, fused };
+
 /// A decoder: embedding, then pre-norm layers of causal attention and MLP with GELU, one stage each, then norm and
 /// head.
 struct GptSizes {
   std::uint32_t layers = 4, width = 128, heads = 4, sequence = 64, batch = 4, vocabulary = 256;
+  std::uint32_t attention = static_cast<std::uint32_t>(GptAttention::eager);
 };
 /// Of a slice, whose count divides the sequence: what it runs on that slice.
 Network gpt(const GptSizes&, const TrainingOptions&, SequenceSlice = {});

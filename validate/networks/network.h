@@ -10,9 +10,9 @@
 namespace plimsoll {
 
 /// The graph's ops read and make tensors in the order that their kind states (validate/networks.md, "Kinds of ops").
-/// Each has one output beside parameter gradients, so that every value can be dropped and recomputed on its own. What
-/// attention on one slice of a sequence keeps for later slices: what it reads of this one, and room for as many
-/// gradients, to which their backwards add.
+/// Each has one output beside parameter gradients, so that every value can be dropped and recomputed on its own; fused
+/// attention has two. What attention on one slice of a sequence keeps for later slices: what it reads of this one, and
+/// room for as many gradients, to which their backwards add.
 struct Attended {
   TensorId value, room;
   std::uint32_t stage = 0;

@@ -73,7 +73,8 @@ std::vector<NamedBuilder> builders(Settings& s) {
            with_common(
                {whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
                 whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
-                whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18)},
+                whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18),
+                word_option("attention", s.gpt.attention, {"eager", "fused"})},
                s),
            [&s] { return gpt(s.gpt, s.training); },
            {},
@@ -133,6 +134,10 @@ std::vector<std::shared_ptr<const Network>> network_in_slices(std::string_view r
     }
     set_reference_options(reference, builder.options);
     check_combination(reference, settings);
+    if (settings.gpt.attention == static_cast<std::uint32_t>(GptAttention::fused)) {
+      throw InputError(located(reference, {}, "attention",
+                               "fused attention has no kernels for slices of a sequence; attention=eager has"));
+    }
     if (*builder.sequence % slices != 0) {
       throw InputError(
           located(reference, {}, "sequence",

@@ -5,6 +5,7 @@
 #include "sim/core/collective_op.h"
 #include "sim/core/op_attribute.h"
 #include "sim/mesh/asynchronous_products.h"
+#include "sim/mesh/ring_blocks.h"
 #include "validate/networks/kernel_arguments.h"
 
 namespace plimsoll {
@@ -29,7 +30,7 @@ BlocksInGraph::BlocksInGraph(const Graph& rank, const Mesh& mesh) : mesh_(mesh) 
 }
 
 OpBlocks BlocksInGraph::of(const Op& op) const {
-  OpBlocks made{attribute_of(op, sliced_of_key).value_or(op.name), {}, {}};
+  OpBlocks made{attribute_of(op, sliced_of_key).value_or(attribute_of(op, block_of_key).value_or(op.name)), {}, {}};
   if (const auto operand = attribute_of(op, sliced_operand_key)) {
     const auto number = static_cast<std::uint32_t>(whole_attribute(op, sliced_part_key));
     made.part = OpPart{*mesh_.axis(*attribute_of(op, sliced_axis_key)), number, *operand == "input"};

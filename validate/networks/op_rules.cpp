@@ -82,6 +82,12 @@ void attention_scores(BackwardWriter& writer, const Op& forward) {
   writer.input_gradient(OpKind::attention_qkv_gradient, forward, std::move(inputs), qkv);
 }
 
+void fused_attention(BackwardWriter& writer, const Op& forward) {
+  const TensorId q = forward.inputs[0], kv = forward.inputs[1], mixed = forward.outputs[0], sums = forward.outputs[1];
+  const TensorId gradient = gradient_of_result(writer, forward);
+  writer.input_gradients(OpKind::fused_attention_backward, forward, {gradient, q, kv, mixed, sums}, {q, kv});
+}
+
 void embedding(BackwardWriter& writer, const Op& forward) {
   const TensorId tokens = forward.inputs[0], table = forward.inputs[1], positions = forward.inputs[2];
   const TensorId gradient = gradient_of_result(writer, forward);
@@ -215,6 +221,13 @@ Flops attention_products(const Graph& graph, const Op& op) {
   return {products * 2 * static_cast<double>(s.batch * s.sequence * s.sequence * s.width)};
 }
 
+/// Of so many products of which a causal mask leaves half; q and keys with values are these inputs.
+template <int products, std::size_t q>
+Flops causal_products(const Graph& graph, const Op& op) {
+  const auto keys = static_cast<double>(input_of(graph, op, q + 1).shape[1]);
+  return {products * keys * numbers_in(input_of(graph, op, q).shape)};
+}
+
 // --- bytes moved
 
 /// Every input and output once, and once more what is changed in place.
@@ -274,6 +287,8 @@ constexpr NetworkTable<OpRule> op_rules = [] {
       forward(attention_values, of_attention_values, of::attention_values, attention_products<1, 1>),
       consequence(attention_values_gradient, attention_products<1, 1>),
       consequence(attention_qkv_gradient, attention_products<3, 3>),
+      forward(fused_attention, as_input, of::fused_attention, causal_products<2, 0>),
+      consequence(fused_attention_backward, causal_products<5, 1>),
       forward(embedding, of_embedding, of::embedding, per_output<1>),
       consequence(embedding_weight_gradient, per_input<1, 1>),
       forward(lstm_gates, of_product, of::lstm_gates, forward_product),

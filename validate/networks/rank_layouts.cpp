@@ -1,6 +1,7 @@
 #include "validate/networks/rank_layouts.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
 #include "sim/mesh/asynchronous_products.h"
+#include "sim/mesh/ring_blocks.h"
 #include "validate/networks/kernel_arguments.h"
 #include "validate/networks/op_blocks.h"
 
@@ -29,6 +31,7 @@ class LayoutFinder {
     for (std::size_t o = 0; o < whole.ops.size(); ++o) {
       if (!number_.emplace(whole.ops[o].name, id_at<OpId>(o)).second) repeated_ = whole.ops[o].name;
     }
+    for (const Op& op : rank.ops) find_halved(op);
   }
 
   std::vector<RankLayout> run() {
@@ -40,6 +43,8 @@ class LayoutFinder {
         lay_out_anew(op);
       } else if (attribute_of(op, sliced_of_key) && !attribute_of(op, sliced_operand_key)) {
         lie_as_sum(op);
+      } else if (op.kind == merge_kind) {
+        for (std::size_t k = 0; k < op.outputs.size(); ++k) lie(op.outputs[k], found_[op.inputs[2 * k].index]->layout);
       } else {
         lie_as_cut(op);
       }
@@ -72,7 +77,7 @@ class LayoutFinder {
 
   RankLayout lies_so(TensorId t, Layout layout) const {
     const Tensor& own = rank_[t];
-    RankLayout made{std::move(layout), own.shape, own.bytes};
+    RankLayout made{std::move(layout), own.shape, own.bytes, {}, halved_};
     for (std::size_t a = 0; a < made.layout.size(); ++a) {
       if (made.layout[a].kind == cut) made.shape[made.layout[a].dim] *= mesh_.axes[a].ranks;
     }
@@ -86,27 +91,53 @@ class LayoutFinder {
     if (!found_[t.index]) found_[t.index] = lies_so(t, std::move(layout));
   }
 
+  using Cuts = std::vector<std::optional<std::uint8_t>>;
+
+  /// The loop of the network's op that the op is of, where that is cut.
+  std::optional<OpLoop> loop_if_cut(const Op& op, Cuts& cuts) const {
+    const std::string_view of = blocks_.of(op).of, text = attribute_of(op, "cuts").value_or(std::string_view());
+    const auto place = number_.find(of);
+    if (place == number_.end()) throw Unknown{"the network has no op '" + op.name + "'"};
+    if (text.empty()) return std::nullopt;
+    std::variant<OpLoop, std::string> read = loop_of(whole_, place->second);
+    if (std::string* why = std::get_if<std::string>(&read)) throw Unknown{std::move(*why)};
+    read_cuts(text, std::get<OpLoop>(read), cuts);
+    return std::get<OpLoop>(std::move(read));
+  }
+
+  /// Axes along which an op has queries from both ends; all that they cut are positions, and lies so.
+  void find_halved(const Op& op) {
+    if (!attribute_of(op, "cuts") || collective_of(op)) return;
+    Cuts cuts(mesh_.axes.size());
+    const std::optional<OpLoop> loop = loop_if_cut(op, cuts);
+    for (std::size_t a = 0; a < cuts.size() && loop; ++a) {
+      const bool is_known = std::ranges::find(halved_, a) != halved_.end();
+      if (cuts[a] && loop->dims[*cuts[a]].by_halves && !is_known) halved_.push_back(a);
+    }
+  }
+
   void lie_as_cut(const Op& op) {
     const OpBlocks blocks = blocks_.of(op);
-    const auto place = number_.find(blocks.of);
-    if (place == number_.end()) throw Unknown{"the network has no op '" + op.name + "'"};
-    const std::string_view text = attribute_of(op, "cuts").value_or(std::string_view());
-    std::vector<std::optional<std::uint8_t>> cuts(mesh_.axes.size());
-    std::optional<OpLoop> loop;
-    if (!text.empty()) {
-      std::variant<OpLoop, std::string> read = loop_of(whole_, place->second);
-      if (std::string* why = std::get_if<std::string>(&read)) throw Unknown{std::move(*why)};
-      loop = std::get<OpLoop>(std::move(read));
-      read_cuts(text, *loop, cuts);
-    }
+    Cuts cuts(mesh_.axes.size());
+    const std::optional<OpLoop> loop = loop_if_cut(op, cuts);
     const Layout all_whole(mesh_.axes.size());
     for (std::size_t k = 0; k < blocks.inputs.size(); ++k) {
       if (blocks.inputs[k].blocks.size() > 1) continue;
-      lie(blocks.inputs[k].blocks.front(), loop ? layout_of(loop->inputs[k], cuts, false) : all_whole);
+      const TensorId own = blocks.inputs[k].blocks.front();
+      lie(own, loop ? layout_of(loop->inputs[k], of_operand(op, *loop, cuts, loop->inputs[k]), false) : all_whole);
     }
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
-      lie(op.outputs[k], loop ? layout_of_output(*loop, k, cuts) : all_whole);
+      lie(op.outputs[k], loop ? layout_of_output(*loop, k, of_operand(op, *loop, cuts, loop->outputs[k])) : all_whole);
     }
+  }
+
+  /// Of blocks that go round ranks have shares of another dimension than the op's own.
+  Cuts of_operand(const Op& op, const OpLoop& loop, Cuts cuts, const std::vector<std::uint8_t>& dims) const {
+    const auto ring = attribute_of(op, ring_key);
+    if (!ring) return cuts;
+    const std::uint8_t around = *loop.dim(*attribute_of(op, around_key));
+    if (std::ranges::find(dims, around) != dims.end()) cuts[*mesh_.axis(*ring)] = around;
+    return cuts;
   }
 
   /// What a product in parts has made for a rank is of partial sums, and the last sum that rank's share.
@@ -124,7 +155,7 @@ class LayoutFinder {
     lie(sum, std::move(layout));
   }
 
-  void read_cuts(std::string_view text, const OpLoop& loop, std::vector<std::optional<std::uint8_t>>& cuts) const {
+  void read_cuts(std::string_view text, const OpLoop& loop, Cuts& cuts) const {
     while (!text.empty()) {
       const std::size_t end = std::min(text.find(' '), text.size()), middle = text.find(':');
       const std::optional<std::size_t> axis = mesh_.axis(text.substr(0, middle));
@@ -140,13 +171,20 @@ class LayoutFinder {
     if (op.outputs.empty() && op.mutates.empty()) {
       throw Unknown{"'" + op.name + "' is within another op, where the replay exchanges nothing"};
     }
-    if (collective_of(op) && collective_of(op)->kind == CollectiveKind::shift) return;  // of blocks
+    if (collective_of(op) && collective_of(op)->kind == CollectiveKind::shift) return hand_on(op);
     for (std::size_t k = 0; k < op.outputs.size(); ++k) {
       const TensorId from = op.inputs[k], to = op.outputs[k];
       if (!found_[from.index]) lie(from, Layout(mesh_.axes.size()));
       Layout layout = found_[from.index]->layout;
       for (const std::size_t a : axes_of(op)) layout[a] = after(from, to);
       lie(to, std::move(layout));
+    }
+  }
+
+  /// Another rank's block lies in it as the rank's own does.
+  void hand_on(const Op& op) {
+    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+      if (found_[op.inputs[k].index]) lie(op.outputs[k], found_[op.inputs[k].index]->layout);
     }
   }
 
@@ -189,42 +227,54 @@ class LayoutFinder {
   BlocksInGraph blocks_;
   std::unordered_map<std::string_view, OpId> number_;
   std::string repeated_;                          // a name that does not tell which op
+  std::vector<std::size_t> halved_;               // axes
   std::vector<std::optional<RankLayout>> found_;  // by tensor of the rank's graph
 };
+
+/// Indices in a row, of a whole.
+struct IndexRow {
+  std::int64_t first = 0, count = 0;
+};
+
+std::vector<IndexRow> rows_among(const std::vector<std::int64_t>& indices) {
+  std::vector<IndexRow> rows;
+  for (const std::int64_t i : indices) {
+    if (rows.empty() || rows.back().first + rows.back().count != i) rows.push_back({i, 0});
+    ++rows.back().count;
+  }
+  return rows;
+}
 
 /// Of what a layout leaves.
 std::vector<RankPiece> cut_pieces(const RankLayout& of, const Mesh& mesh, std::uint32_t rank) {
   const std::size_t dims = of.shape.size();
-  std::vector<std::int64_t> first(dims, 0), count = of.shape;
-  for (std::size_t a = 0; a < of.layout.size(); ++a) {
-    if (of.layout[a].kind != cut) continue;
-    const std::uint8_t d = of.layout[a].dim;
-    EXPECTS(count[d] % mesh.axes[a].ranks == 0);
-    count[d] /= mesh.axes[a].ranks;
-    first[d] += count[d] * place_along(mesh, a, rank);
-  }
-  // Rows are as long as the innermost dimensions of which the rank has all, and its part of the next one.
+  std::vector<std::vector<std::int64_t>> own;
+  for (std::size_t d = 0; d < dims; ++d) own.push_back(indices_of(of, mesh, rank, d));
+  const auto count = [&](std::size_t d) { return static_cast<std::int64_t>(own[d].size()); };
+  // Pieces are as long as the innermost dimensions of which the rank has all, and its parts of the next one.
   std::size_t outer = dims;
-  std::int64_t row = of.each_number.count, stride = 0;
-  while (outer > 0 && count[outer - 1] == of.shape[outer - 1]) row *= count[--outer];
-  std::int64_t start = 0;
+  std::int64_t each = of.each_number.count, stride = 0;
+  while (outer > 0 && count(outer - 1) == of.shape[outer - 1]) each *= count(--outer);
+  std::vector<IndexRow> parts{{0, 1}};
   if (outer > 0) {
     --outer;
-    start = first[outer] * row;
-    stride = row * of.shape[outer];
-    row *= count[outer];
+    parts = rows_among(own[outer]);
+    stride = each * of.shape[outer];
   }
-  std::int64_t rows = 1;
-  for (std::size_t d = 0; d < outer; ++d) rows *= count[d];
+  std::int64_t rows = 1, at = 0;
+  for (std::size_t d = 0; d < outer; ++d) rows *= count(d);
   std::vector<RankPiece> pieces;
   for (std::int64_t r = 0; r < rows; ++r) {
     std::int64_t left = r, place = 0, step = 1;
     for (std::size_t d = outer; d-- > 0;) {
-      place += (first[d] + left % count[d]) * step;
-      left /= count[d];
+      place += own[d][static_cast<std::size_t>(left % count(d))] * step;
+      left /= count(d);
       step *= of.shape[d];
     }
-    pieces.push_back({place * stride + start, r * row, row});
+    for (const IndexRow& part : parts) {
+      pieces.push_back({place * stride + part.first * each, at, part.count * each});
+      at += pieces.back().bytes;
+    }
   }
   return pieces;
 }
@@ -247,6 +297,26 @@ Bytes RankLayout::local_bytes(const Mesh& mesh) const {
 
 std::uint32_t place_along(const Mesh& mesh, std::size_t axis, std::uint32_t rank) {
   return rank / mesh.stride(axis) % mesh.axes[axis].ranks;
+}
+
+std::vector<std::int64_t> indices_of(const RankLayout& of, const Mesh& mesh, std::uint32_t rank, std::size_t dim) {
+  std::vector<std::int64_t> own(static_cast<std::size_t>(of.shape[dim]));
+  std::iota(own.begin(), own.end(), std::int64_t{0});
+  for (std::size_t a = 0; a < of.layout.size(); ++a) {
+    if (of.layout[a].kind != cut || of.layout[a].dim != dim) continue;
+    const bool is_halved = std::ranges::find(of.halved, a) != of.halved.end();
+    const std::size_t pieces = mesh.axes[a].ranks * (is_halved ? 2 : 1), each = own.size() / pieces;
+    EXPECTS(own.size() % pieces == 0);
+    const std::size_t place = place_along(mesh, a, rank);
+    std::vector<std::int64_t> left;
+    for (const std::size_t piece : {place, pieces - 1 - place}) {
+      const auto first = own.begin() + static_cast<std::ptrdiff_t>(piece * each);
+      left.insert(left.end(), first, first + static_cast<std::ptrdiff_t>(each));
+      if (!is_halved) break;
+    }
+    own = std::move(left);
+  }
+  return own;
 }
 
 std::vector<std::uint32_t> group_of(const Mesh& mesh, const std::vector<std::size_t>& axes, std::uint32_t rank) {

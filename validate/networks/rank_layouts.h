@@ -25,6 +25,7 @@ struct RankLayout {
   std::vector<std::int64_t> shape;  ///< of the whole
   Bytes each_number;
   std::optional<SharedRange> range = {};  ///< of what the layout leaves
+  std::vector<std::size_t> halved = {};   ///< axes whose ranks have two pieces of what they cut, one from either end
 
   Bytes whole_bytes() const;
   /// Of a rank, without a range.
@@ -36,8 +37,11 @@ struct RankPiece {
   std::int64_t whole = 0, own = 0, bytes = 0;
 };
 
-/// Of a rank, in the order of the whole.
+/// Of a rank, in the order in which it has them.
 std::vector<RankPiece> pieces_of(const RankLayout&, const Mesh&, std::uint32_t rank);
+
+/// Which indices of a dimension of the whole a rank has, without a range, in its own order.
+std::vector<std::int64_t> indices_of(const RankLayout&, const Mesh&, std::uint32_t rank, std::size_t dim);
 
 /// Of what the ranks of these axes have alike, as `own` is: the bytes of one's share, its last ones beyond the whole
 /// left out. The whole is what the layout leaves without its range.

@@ -52,14 +52,16 @@ StageOps ops_of(const Network& network, std::size_t stage) {
   }
   const std::set<TensorId> read = read_by(network, ops.backward), for_weights = read_by(network, ops.weight_part);
   for (const OpId o : ops.forward) {
-    const TensorId made = network.graph[o].outputs[0];
-    if (!read.contains(made) || is_boundary(network, made) || is_attended(network, made)) continue;
-    ops.saved.push_back(made);
-    (for_weights.contains(made) ? ops.saved_for_weights : ops.saved_otherwise).push_back(made);
+    for (const TensorId made : network.graph[o].outputs) {
+      if (!read.contains(made) || is_boundary(network, made) || is_attended(network, made)) continue;
+      ops.saved.push_back(made);
+      (for_weights.contains(made) ? ops.saved_for_weights : ops.saved_otherwise).push_back(made);
+    }
   }
   for (const OpId o : ops.input_part) {
-    const TensorId made = network.graph[o].outputs[0];
-    if (for_weights.contains(made)) ops.made_for_weights.push_back(made);
+    for (const TensorId made : network.graph[o].outputs) {
+      if (for_weights.contains(made)) ops.made_for_weights.push_back(made);
+    }
   }
   return ops;
 }

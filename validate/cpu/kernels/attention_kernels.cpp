@@ -1,4 +1,4 @@
-// Attention: products of heads that lie side by side, forward and backward.
+// Attention: products of heads that lie side by side, forward and backward; or plain loops without whole weights.
 
 #include <algorithm>
 
@@ -8,6 +8,7 @@
 #include "validate/cpu/kernels/onednn_layers.h"
 #include "validate/networks/network.h"
 #include "validate/reference/elementwise.h"
+#include "validate/reference/fused_attention.h"
 
 namespace plimsoll::cpu_kernels {
 namespace {
@@ -160,6 +161,20 @@ Kernel attention_qkv_gradient(const Graph& graph, const Op& op) {
     }
   };
   return kernel;
+}
+
+Kernel fused_attention(const Graph& graph, const Op& op) {
+  return {[s = fused_sizes(graph, op)](const KernelArguments& a) {
+            plain::fused_attention(s, a.in(0), a.in(1), a.out(), a.out(1));
+          },
+          {}};
+}
+
+Kernel fused_attention_backward(const Graph& graph, const Op& op) {
+  return {[s = fused_sizes(graph, op)](const KernelArguments& a) {
+            plain::fused_attention_backward(s, {a.in(0), a.in(1), a.in(2), a.in(3), a.in(4)}, a.out(), a.out(1));
+          },
+          {}};
 }
 
 }  // namespace plimsoll::cpu_kernels

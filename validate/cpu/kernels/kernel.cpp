@@ -47,6 +47,8 @@ constexpr NetworkTable<CpuRow> cpu_rows = [] {
       {attention_values, cpu_kernels::attention_values},
       {attention_values_gradient, cpu_kernels::attention_values_gradient},
       {attention_qkv_gradient, cpu_kernels::attention_qkv_gradient},
+      {fused_attention, cpu_kernels::fused_attention},
+      {fused_attention_backward, cpu_kernels::fused_attention_backward},
       {embedding, cpu_kernels::embedding},
       {embedding_weight_gradient, cpu_kernels::embedding_weight_gradient},
       {lstm_gates, cpu_kernels::linear},

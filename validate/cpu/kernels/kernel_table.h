@@ -15,6 +15,8 @@ Kernel attention_scores(const Graph&, const Op&);
 Kernel attention_values(const Graph&, const Op&);
 Kernel attention_values_gradient(const Graph&, const Op&);
 Kernel attention_qkv_gradient(const Graph&, const Op&);
+Kernel fused_attention(const Graph&, const Op&);
+Kernel fused_attention_backward(const Graph&, const Op&);
 
 // --- convolution_kernels.cpp
 Kernel convolution(const Graph&, const Op&);

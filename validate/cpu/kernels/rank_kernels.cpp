@@ -11,9 +11,12 @@
 #include "sim/core/names.h"
 #include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
+#include "sim/mesh/ring_blocks.h"
 #include "validate/cpu/ranks/block_kernels.h"
 #include "validate/cpu/ranks/rank_exchange.h"
 #include "validate/cpu/ranks/rank_meeting.h"
+#include "validate/reference/elementwise.h"
+#include "validate/reference/fused_attention.h"
 #include "validate/reference/updates.h"
 
 namespace plimsoll {
@@ -105,7 +108,28 @@ class RankKernels {
     }
   }
 
+  /// Adds what a block has made, in place. Of a fused attention both are shares of the same softmax.
+  Kernel merge_kernel(const Op& op) const {
+    std::vector<std::int64_t> numbers;
+    for (const TensorId t : op.outputs) numbers.push_back(network_.graph[t].bytes.count / 4);
+    if (is_backward(op.phase)) {
+      return {[numbers](const KernelArguments& a) {
+                for (std::size_t k = 0; k < numbers.size(); ++k)
+                  plain::accumulate(a.out(k), a.in(2 * k + 1), numbers[k]);
+              },
+              {}};
+    }
+    const Tensor &mixed = network_.graph[op.outputs[0]], &sums = network_.graph[op.outputs[1]];
+    const FusedSizes sizes{.batch = mixed.shape[0],
+                           .heads = sums.shape[1],
+                           .size = mixed.shape[2] / sums.shape[1],
+                           .queries = mixed.shape[1]};
+    return {[sizes](const KernelArguments& a) { plain::merge_attention(sizes, a.out(0), a.out(1), a.in(1), a.in(3)); },
+            {}};
+  }
+
   Kernel local_kernel(const Op& op) const {
+    if (op.kind == merge_kind) return merge_kernel(op);
     const bool moves_statistics = attribute_of(op, statistics_attribute).has_value();
     for (const TensorId t : op.outputs) {
       if (!moves_statistics) break;
@@ -131,6 +155,7 @@ class RankKernels {
         run(arguments);
       };
     }
+    if (kind == OpKind::fused_attention || kind == OpKind::fused_attention_backward) at_own_positions(kernel, op, rank);
     if (kind == OpKind::cross_entropy) kernel.rows = rows_of(made, rank);
     if (kind != OpKind::cross_entropy_gradient) return;
     const Bytes local = made.local_bytes(mesh_), whole = made.whole_bytes();
@@ -143,6 +168,34 @@ class RankKernels {
       run(arguments);
       for (std::int64_t i = 0; i < numbers; ++i) arguments.out()[i] *= share;
     };
+  }
+
+  /// Queries and keys see each other by their places in the whole sequence.
+  void at_own_positions(Kernel& kernel, const Op& op, std::uint32_t rank) const {
+    const bool is_forward = op.phase == Phase::forward;
+    const auto positions = [&](TensorId t, std::uint32_t of) {
+      const std::vector<std::int64_t> indices = indices_of(layouts_[t.index], mesh_, of, 1);
+      return std::vector<std::int32_t>(indices.begin(), indices.end());
+    };
+    const std::vector<std::int32_t> queries = positions(op.inputs[is_forward ? 0 : 1], rank),
+                                    keys = positions(op.inputs[is_forward ? 1 : 2], maker_of_block(op, rank));
+    kernel.run = [=, s = fused_sizes(network_.graph, op)](const KernelArguments& a) {
+      FusedSizes sizes = s;
+      sizes.query_at = queries.data();
+      sizes.key_at = keys.data();
+      if (is_forward) return plain::fused_attention(sizes, a.in(0), a.in(1), a.out(), a.out(1));
+      plain::fused_attention_backward(sizes, {a.in(0), a.in(1), a.in(2), a.in(3), a.in(4)}, a.out(), a.out(1));
+    };
+  }
+
+  /// Whose keys and values a rank computes with: those of a block come from so many places before it.
+  std::uint32_t maker_of_block(const Op& op, std::uint32_t rank) const {
+    const auto ring = attribute_of(op, ring_key);
+    if (!ring) return rank;
+    const std::size_t axis = *mesh_.axis(*ring);
+    const std::uint32_t ranks = mesh_.axes[axis].ranks, place = place_along(mesh_, axis, rank);
+    const auto block = static_cast<std::uint32_t>(whole_attribute(op, block_key));
+    return rank + (place + ranks - block) % ranks * mesh_.stride(axis) - place * mesh_.stride(axis);
   }
 
   /// Of a tensor of (rows, classes): which of all rows the rank has.
