@@ -199,4 +199,24 @@ TEST_CASE("ranks that cannot run a plan say why", "[validate]") {
         "the network has several ops 'step1.gates input gradient'");
 }
 
+TEST_CASE("ranks refuse plans whose gradients are approximations", "[validate]") {
+  const Problem whole = problem_of(network_model(ranked_mlp), devices(2), {.micro_batches = 2});
+  for (const char* spec : {"data_parallel|quantize", "megatron|quantize"}) {
+    INFO(spec);
+    const std::vector<Pass> passes = parse_spec(spec, "test");
+    const Problem problem = transformed(whole, passes);
+    const PlanOutcome outcome = plan(problem, passes, std::nullopt);
+    REQUIRE(std::holds_alternative<Plan>(outcome));
+    BlockPool pool;
+    const auto made = network_on_ranks(named_network(ranked_mlp).network, problem, pool);
+    REQUIRE(std::holds_alternative<std::unique_ptr<RunnableNetwork>>(made));
+    const auto ran =
+        replay(problem, std::get<Plan>(outcome).schedule, *std::get<std::unique_ptr<RunnableNetwork>>(made), {});
+    const auto* failure = std::get_if<ReplayFailure>(&ran);
+    REQUIRE(failure != nullptr);
+    CHECK_THAT(failure->what, Catch::Contains("is made from approximations: ranks have parts and summands of "
+                                              "gradients, of which the replay measures no errors"));
+  }
+}
+
 }  // namespace plimsoll

@@ -43,6 +43,12 @@ class NetworkOnRanks : public RunnableNetwork {
 
   std::variant<Replayed, ReplayFailure> run(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan,
                                             const ReplayOptions& options) override {
+    if (!schedule.approximate.empty()) {
+      return ReplayFailure{fmt::format(
+          "the gradient of '{}' is made from approximations: ranks have parts and summands of gradients, of which the "
+          "replay measures no errors",
+          problem.graph[schedule.approximate.front()].name)};
+    }
     std::vector<std::optional<std::variant<Replayed, ReplayFailure>>> ran(mesh_.ranks());
     {
       std::vector<std::jthread> threads;
