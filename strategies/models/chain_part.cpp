@@ -83,16 +83,25 @@ std::vector<TensorId> backward_across(const Problem& problem, std::size_t j) {
   return handed_over(problem.graph, backward.subspan(j), backward.first(j));
 }
 
-ChainPart chain_part(const Problem& problem, const Part& part) {
+ChainRange chain_range(const Problem& problem, const Part& part) {
   EXPECTS(problem.chain && !part.ops.empty());
-  const std::size_t stages = problem.chain->stages.size();
-  ChainPart result;
-  result.first = stages;
+  const std::vector<Stage>& stages = problem.chain->stages;
+  ChainRange range{.first = stages.size()};
   for (const OpId op : part.ops) {
-    result.first = std::min<std::size_t>(result.first, problem.graph[op].stage);
-    result.last = std::max<std::size_t>(result.last, problem.graph[op].stage + 1);
+    range.first = std::min<std::size_t>(range.first, problem.graph[op].stage);
+    range.last = std::max<std::size_t>(range.last, problem.graph[op].stage + 1);
   }
-  result.awaits = result.last < stages || part.cut_before_backward;
+  range.awaits = range.last < stages.size() || part.cut_before_backward;
+  const std::span own = std::span(stages).subspan(range.first, range.last - range.first);
+  const auto trained = std::ranges::find(own, true, &Stage::has_backward);
+  EXPECTS(trained != own.end());
+  range.forward_only = static_cast<std::size_t>(trained - own.begin());
+  return range;
+}
+
+ChainPart chain_part(const Problem& problem, const Part& part) {
+  const std::size_t stages = problem.chain->stages.size();
+  ChainPart result{chain_range(problem, part), {}};
   result.chain.name = problem.chain->name;
   result.chain.source = problem.chain->source;
   std::vector<Stage>& own = result.chain.stages;
@@ -101,10 +110,7 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
   for (std::size_t i = result.first; i < result.last && !problem.index->weight.empty(); ++i) {
     if (problem.index->weight[i] != no_op) take_both_parts(own[i - result.first]);
   }
-  const auto trained = std::ranges::find(own, true, &Stage::has_backward);
-  EXPECTS(trained != own.end());
-  result.forward_only = static_cast<std::size_t>(trained - own.begin());
-  own.erase(own.begin(), trained);
+  own.erase(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(result.forward_only));
   result.chain.input = boundary_bytes(*problem.chain, result.first + result.forward_only);
   for (Stage& stage : own) stage.tensors.reset();
   if (result.awaits) {
@@ -136,7 +142,7 @@ ChainModel chain_model(const Problem& problem, const ChainPart& part) {
                                   .also_resident = bytes_beside_gradients(problem, part)});
 }
 
-Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, const ChainPart& part,
+Tape chain_tape(const Problem& problem, const Partition& partition, PartId id, const ChainRange& part,
                 const ChainSequence& sequence) {
   const Graph& graph = problem.graph;
   const ChainGraph& index = *problem.index;

@@ -10,8 +10,8 @@ Tape plain_tape(const PartTask& task) {
   const Part& part = task.part();
   Tape tape;
   if (task.problem.chain) {
-    const ChainPart chain = chain_part(task.problem, part);
-    tape = chain_tape(task.problem, task.partition, task.id, chain, store_all_sequence(chain.chain.stages.size()));
+    const ChainRange range = chain_range(task.problem, part);
+    tape = chain_tape(task.problem, task.partition, task.id, range, store_all_sequence(range.planned()));
   } else {
     tape = graph_tape(task.problem.graph, part);
   }

@@ -88,7 +88,7 @@ TEST_CASE("stages refuses what is no table of layers", "[stages]") {
 }
 
 /// The folder of the planners' inputs, or nothing.
-std::string shared() {
+std::string shared_inputs() {
   const char* folder = std::getenv("PLIMSOLL_SHARED");
   if (folder == nullptr) WARN("PLIMSOLL_SHARED is not set: no published figure is compared");
   return folder == nullptr ? "" : std::string(folder) + "/data/";
@@ -96,14 +96,14 @@ std::string shared() {
 
 std::string imported(const std::string& format, const std::string& file, const TemporaryFolder& folder) {
   const std::string table = (folder / "table.json").string();
-  const ProgramRun run = plimsoll("import " + format + " " + shared() + file + " --as layers -o " + table);
+  const ProgramRun run = plimsoll("import " + format + " " + shared_inputs() + file + " --as layers -o " + table);
   INFO(file << "\n" << run.err);
   REQUIRE(run.exit_code == 0);
   return table;
 }
 
 TEST_CASE("ideals gives the published largest loads and counts as many ideals", "[stages][published]") {
-  if (shared().empty()) return;
+  if (shared_inputs().empty()) return;
   struct Row {
     std::string graph;
     std::size_t ideals;
@@ -137,7 +137,7 @@ TEST_CASE("ideals gives the published largest loads and counts as many ideals", 
 }
 
 TEST_CASE("piper gives the published times of its authors' models, or better ones", "[stages][published]") {
-  if (shared().empty()) return;
+  if (shared_inputs().empty()) return;
   struct Row {
     std::string model, machine;
     double seconds, digits;
@@ -173,7 +173,7 @@ TEST_CASE("piper gives the published times of its authors' models, or better one
 
 TEST_CASE("stages of equal numbers of layers take the times that Piper's authors publish beside theirs",
           "[stages][published]") {
-  if (shared().empty()) return;
+  if (shared_inputs().empty()) return;
   struct Row {
     std::string machine;
     double seconds, digits;
@@ -300,7 +300,7 @@ double simulated_end(const std::string& table, const nlohmann::json& planned, co
 
 TEST_CASE("sapp gives the published longest stages that are proved least, and less than the others",
           "[stages][published]") {
-  if (shared().empty()) return;
+  if (shared_inputs().empty()) return;
   struct Row {
     std::string layers;
     SappMachine machine;

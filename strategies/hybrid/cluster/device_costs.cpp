@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <vector>
 
 #include "strategies/hybrid/cluster/bounds.h"
@@ -40,22 +39,26 @@ class OfDevice {
       made_.behind += stage.backward;
       made_.behind_input += stage.backward - stage.weight;
     }
-    std::set<std::uint32_t> parameters;
-    for (const Range& part : parts) add(part, parameters, part.first == parts.front().first);
+    own_.assign(costs_.parameters.size(), false);
+    for (const Range& part : parts) add(part, part.first == parts.front().first);
     for (const Range& part : parts) made_.read_again += inner_parameters(part);
     made_.moves_a_byte = made_.moves_a_state = std::numeric_limits<double>::infinity();
-    for (const std::uint32_t p : parameters) add(costs_.parameters[p]);
+    for (std::uint32_t p = 0; p < costs_.parameters.size(); ++p) {
+      if (own_[p]) add(costs_.parameters[p]);
+    }
     return made_;
   }
 
  private:
   Bytes trained_in(std::size_t first, std::size_t last) const {
-    std::set<std::uint32_t> own;
-    for (std::size_t s = first; s < last; ++s) {
-      own.insert(costs_.stages[s].parameters.begin(), costs_.stages[s].parameters.end());
-    }
+    std::vector<bool> seen(costs_.parameters.size(), false);
     Bytes sum;
-    for (const std::uint32_t p : own) sum += costs_.parameters[p].trained ? costs_.parameters[p].bytes : Bytes{};
+    for (std::size_t s = first; s < last; ++s) {
+      for (const std::uint32_t p : costs_.stages[s].parameters) {
+        if (!seen[p] && costs_.parameters[p].trained) sum += costs_.parameters[p].bytes;
+        seen[p] = true;
+      }
+    }
     return sum;
   }
 
@@ -80,7 +83,7 @@ class OfDevice {
     if (parameter.states > Bytes{}) made_.moves_a_state = std::min(made_.moves_a_state, moves_a(parameter.states));
   }
 
-  void add(const Range& part, std::set<std::uint32_t>& parameters, bool is_first) {
+  void add(const Range& part, bool is_first) {
     Seconds forward, backward, weight, longest_forward, again;
     Bytes saved, inputs, gradients;
     for (std::size_t s = part.first; s < part.last; ++s) {
@@ -97,10 +100,10 @@ class OfDevice {
       made_.read_and_made = std::max(made_.read_and_made, stage.read_and_made);
       made_.made = std::max(made_.made, stage.made);
       // A parameter that several of its stages read has one gradient.
-      if (std::ranges::none_of(stage.parameters, [&](std::uint32_t p) { return parameters.contains(p); })) {
+      if (std::ranges::none_of(stage.parameters, [&](std::uint32_t p) { return own_[p]; })) {
         gradients += stage.gradients;
       }
-      parameters.insert(stage.parameters.begin(), stage.parameters.end());
+      for (const std::uint32_t p : stage.parameters) own_[p] = true;
     }
     saved += inputs;
     made_.forward += forward;
@@ -122,6 +125,7 @@ class OfDevice {
   }
 
   const RankCosts& costs_;
+  std::vector<bool> own_;  // by parameter
   DeviceCosts made_;
 };
 

@@ -153,18 +153,20 @@ class AnyCut {
     for (const RankStage& stage : of.costs.stages) stages_.push_back(alone(stage));
   }
 
-  /// Of a line. The least room in which each device takes as many of the stages as it can, and none is left over.
+  /// Of a line. The least room in which each device takes as many of the stages as it can, and none is left over. With
+  /// less room than what the fullest has they would take others, and with less than what is next to be taken the same.
   MemoryBound of_line() const {
-    Bytes low{}, high = taken_with(Bytes{std::numeric_limits<std::int64_t>::max()})->total();
-    while (low < high) {
-      const Bytes middle{low.count + (high.count - low.count) / 2};
-      if (taken_with(middle)) {
-        high = middle;
+    Bytes low{};
+    Taken best = taken_with(Bytes{std::numeric_limits<std::int64_t>::max()});
+    while (low < best.fullest.total()) {
+      const Taken taken = taken_with(Bytes{low.count + (best.fullest.total() - low).count / 2});
+      if (taken.is_all) {
+        best = taken;
       } else {
-        low = middle + Bytes{1};
+        low = taken.next;
       }
     }
-    return *taken_with(low);
+    return best.fullest;
   }
 
   /// Of devices with several parts: the mean, with what one micro-batch leaves of all parts.
@@ -204,9 +206,16 @@ class AnyCut {
     device.left_by_stage = std::max(device.left_by_stage, stage.left_by_stage);
   }
 
-  /// What the fullest needs then; nothing where stages are left over.
-  std::optional<MemoryBound> taken_with(Bytes room) const {
+  /// What devices take within some room.
+  struct Taken {
+    MemoryBound fullest;  ///< what it needs
+    Bytes next;           ///< the least room within which one of them takes more
+    bool is_all;          ///< no stage is left over
+  };
+
+  Taken taken_with(Bytes room) const {
     MemoryBound fullest;
+    Bytes next{std::numeric_limits<std::int64_t>::max()};
     std::size_t s = 0;
     for (std::uint32_t rank = 0; rank < of_.point.stages; ++rank) {
       DeviceCosts device{};
@@ -217,14 +226,16 @@ class AnyCut {
         if (s > first) more.inputs += of_.costs.stages[s - 1].output;
         if (s > first) more.saved += of_.costs.stages[s - 1].output;
         const MemoryBound then = of_device(of_, more, activations(of_, more, rank));
-        if (then.total() > room) break;
+        if (then.total() > room) {
+          next = std::min(next, then.total());
+          break;
+        }
         device = more;
         needs = then;
       }
       fullest = larger(fullest, needs);
     }
-    if (s < stages_.size()) return std::nullopt;
-    return fullest;
+    return {fullest, next, s == stages_.size()};
   }
 
   const BoundedPoint& of_;

@@ -128,16 +128,11 @@ void each_turn(const PipelineOrder& order, Function after) {
   }
 }
 
-/// Of each order: its makespan and its longest rank.
-std::vector<std::pair<double, double>> lengths_of(const PartCosts& costs, std::uint32_t micro_batches,
-                                                  std::span<const PipelineOrder> orders) {
-  std::vector<std::pair<double, double>> lengths;
-  for (const PipelineOrder& order : orders) {
-    const OrderTimes time = time_order(costs, micro_batches, order);
-    EXPECTS(time.stuck.empty());
-    lengths.emplace_back(time.makespan(), time.longest());
-  }
-  return lengths;
+/// Of an order: its makespan and its longest rank.
+std::pair<double, double> lengths_of(const PartCosts& costs, std::uint32_t micro_batches, const PipelineOrder& order) {
+  const OrderTimes time = time_order(costs, micro_batches, order);
+  EXPECTS(time.stuck.empty());
+  return {time.makespan(), time.longest()};
 }
 
 }  // namespace
@@ -159,7 +154,8 @@ OrderTimes time_order(const PartCosts& costs, std::uint32_t micro_batches, const
 
 const PipelineOrder& shortest(const PartCosts& costs, std::uint32_t micro_batches,
                               std::span<const PipelineOrder> orders) {
-  const auto lengths = lengths_of(costs, micro_batches, orders);
+  std::vector<std::pair<double, double>> lengths;
+  for (const PipelineOrder& order : orders) lengths.push_back(lengths_of(costs, micro_batches, order));
   return orders[static_cast<std::size_t>(std::ranges::min_element(lengths) - lengths.begin())];
 }
 
@@ -168,22 +164,24 @@ std::optional<PipelineOrder> shortest_for_any_network(const PartCosts& given, st
   constexpr int steps_an_octave = 8, first_octave = -7, last_octave = 4;  // of the longest pass
   const PartCosts costs = in_ticks(given);
   const double longest_pass = std::max(std::ranges::max(costs.f), std::ranges::max(costs.b));
-  std::vector<PipelineOrder> found;  // the shortest so far, and one to compare it with
+  std::optional<PipelineOrder> found;  // the shortest so far
+  std::pair<double, double> least;
+  PartCosts other = costs;
   const auto ask = [&](double transfer) {
-    PartCosts other = costs;
     std::ranges::fill(other.sent, transfer);
     std::ranges::fill(other.returned, transfer);
     std::optional<PipelineOrder> order = heuristic(other);
     if (!order) return;
-    found.push_back(*std::move(order));
-    found = {shortest(costs, micro_batches, found)};
+    const std::pair<double, double> own = lengths_of(costs, micro_batches, *order);
+    if (found && !(own < least)) return;
+    found = std::move(order);
+    least = own;
   };
   ask(0);
   for (int step = first_octave * steps_an_octave; step <= last_octave * steps_an_octave; ++step) {
     ask(longest_pass * std::exp2(static_cast<double>(step) / steps_an_octave));
   }
-  if (found.empty()) return heuristic(given);
-  return std::move(found.front());
+  return found ? std::move(found) : heuristic(given);
 }
 
 std::vector<std::int64_t> kept_at_most(const PartCosts& costs, const PipelineOrder& order) {
@@ -195,16 +193,6 @@ std::vector<std::int64_t> kept_at_most(const PartCosts& costs, const PipelineOrd
               : turn.piece == piece::backward ? waits - costs.kept[g]
                                               : -waits;
     if (turn.piece == piece::forward) most[r] = std::max(most[r], now[r]);
-  });
-  return most;
-}
-
-std::vector<std::uint32_t> parts_kept_at_most(const PipelineOrder& order) {
-  const std::uint32_t ends = order.weights_apart ? piece::weights : piece::backward;
-  std::vector<std::uint32_t> now(order.turns.size(), 0), most = now;
-  each_turn(order, [&](std::size_t r, const Turn& turn) {
-    if (turn.piece == piece::forward) most[r] = std::max(most[r], ++now[r]);
-    if (turn.piece == ends) --now[r];
   });
   return most;
 }

@@ -45,9 +45,6 @@ std::optional<PipelineOrder> shortest_for_any_network(const PartCosts&, std::uin
 /// By rank: the most bytes that are kept after a forward.
 std::vector<std::int64_t> kept_at_most(const PartCosts&, const PipelineOrder&);
 
-/// By rank: the most parts of the model that are kept for their weight gradients or whole backward.
-std::vector<std::uint32_t> parts_kept_at_most(const PipelineOrder&);
-
 /// By rank: `limit` times what as many micro-batches as there are ranks keep of its parts.
 std::vector<std::int64_t> limits_of(const PartCosts&, std::span<const std::uint32_t> rank_of, double limit);
 

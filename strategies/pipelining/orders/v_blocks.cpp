@@ -120,9 +120,8 @@ class PublishedSlots {
   }
 
   static std::vector<std::uint32_t> backwards_of(const Rank& rank) {
-    std::vector<std::uint32_t> slots = rank[back_down];
-    slots.insert(slots.end(), rank[back_up].begin(), rank[back_up].end());
-    std::ranges::sort(slots);
+    std::vector<std::uint32_t> slots(rank[back_down].size() + rank[back_up].size());
+    std::ranges::merge(rank[back_down], rank[back_up], slots.begin());  // each ascends
     return slots;
   }
 
@@ -137,15 +136,18 @@ class PublishedSlots {
     }
   }
 
-  static int parts_kept(Rank rank) {
-    if (rank[weights].empty()) put_weights(rank);
-    std::vector<std::pair<std::uint32_t, int>> changes;
-    for (const std::size_t kind : {down, up, weights}) {
-      for (const std::uint32_t slot : rank[kind]) changes.emplace_back(slot, kind == weights ? -1 : 1);
+  static int parts_kept(const Rank& rank) {
+    if (rank[weights].empty()) {
+      Rank with_weights = rank;
+      put_weights(with_weights);
+      return parts_kept(with_weights);
     }
-    std::ranges::sort(changes);
+    std::vector<int> change(slots_taken(rank).size(), 0);
+    for (const std::size_t kind : {down, up, weights}) {
+      for (const std::uint32_t slot : rank[kind]) change[slot] += kind == weights ? -1 : 1;
+    }
     int now = 0, most = 0;
-    for (const auto& [slot, change] : changes) most = std::max(most, now += change);
+    for (const int each : change) most = std::max(most, now += each);
     return most;
   }
 

@@ -26,6 +26,10 @@ class VShape {
          std::vector<double> allowed)
       : costs_(costs), m_(m), limits_(limits), flags_(flags), allowed_(std::move(allowed)), ranks_(costs.parts() / 2) {
     if (!allowed_.empty()) most_allowed_ = *std::ranges::max_element(allowed_);
+    for (Rank& rank : ranks_) {
+      for (std::vector<double>& ends : rank.end) ends.reserve(m);
+      rank.turns.reserve(std::size_t{6} * m);
+    }
   }
 
   /// False where a limit is too small, or a rank is idle for as long as `enough`.

@@ -1,6 +1,7 @@
 #include "strategies/pipelining/orders/v_slots.h"
 
 #include <algorithm>
+#include <span>
 
 #include "sim/core/expects.h"
 #include "strategies/pipelining/orders/v_shape_search.h"
@@ -205,15 +206,24 @@ class VSlots {
     return !busy[from] && !busy[from + slots - 1];
   }
 
-  std::vector<SlotPass> sorted() const {
-    std::vector<SlotPass> passes;
-    passes.reserve(begin_.size());
-    for (std::uint32_t r = 0; r < p_; ++r) {
+  std::vector<SlotPass> sorted() const { return sorted(0, p_); }
+
+  /// Of ranks [first, last): by slot, those of one by rank, kind and micro-batch.
+  std::vector<SlotPass> sorted(std::uint32_t first, std::uint32_t last) const {
+    const std::size_t of_rank = kinds() * m_;
+    const std::span begins = std::span(begin_).subspan(first * of_rank, (last - first) * of_rank);
+    std::vector<std::size_t> place(slots() + 1, 0);  // by slot, where its next pass goes
+    for (const std::uint32_t begin : begins) ++place[begin + 1];
+    for (std::size_t s = 1; s < place.size(); ++s) place[s] += place[s - 1];
+    std::vector<SlotPass> passes(begins.size());
+    for (std::uint32_t r = first; r < last; ++r) {
       for (std::size_t kind = 0; kind < kinds(); ++kind) {
-        for (std::uint32_t i = 0; i < m_; ++i) passes.push_back({at(r, SlotKind(kind), i), r, SlotKind(kind), i});
+        for (std::uint32_t i = 0; i < m_; ++i) {
+          const std::uint32_t begin = at(r, SlotKind(kind), i);
+          passes[place[begin]++] = {begin, r, SlotKind(kind), i};
+        }
       }
     }
-    std::ranges::sort(passes);
     return passes;
   }
 
@@ -235,8 +245,7 @@ class VSlots {
   void put_weights(const std::vector<std::uint32_t>& from) {
     for (std::uint32_t r = 0; r < p_; ++r) {
       std::vector<SlotPass> made, backwards;
-      for (const SlotPass& pass : sorted()) {
-        if (pass.rank != r) continue;
+      for (const SlotPass& pass : sorted(r, r + 1)) {
         const bool moves = is_slot_weights(pass.kind) && (from[r] == 0 || pass.begin > from[r]);
         if (!moves) made.push_back(pass);
         if (moves) backwards.push_back({0, r, SlotKind(pass.kind - 2), pass.micro_batch});

@@ -52,14 +52,14 @@ ChainModel model_of(const PartTask& task) {
 
 PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::optional<double> gap) {
   const Part& part = task.part();
-  Tape tape = chain_tape(task.problem, task.partition, task.id, chain_part(task.problem, part), sequence);
+  Tape tape = chain_tape(task.problem, task.partition, task.id, chain_range(task.problem, part), sequence);
   const TapeCost cost = tape_cost(task.problem, part, tape);
   return {std::move(tape), peak_in_flight(cost, task), cost.makespan, gap};
 }
 
 /// The least budget: what the solver needs, or the forwards before the first stage that it plans.
 Bytes least_budget(const PartTask& task, const Solver& solver) {
-  if (chain_part(task.problem, task.part()).forward_only == 0) return solver.least;
+  if (chain_range(task.problem, task.part()).forward_only == 0) return solver.least;
   return std::max(solver.least, planned(task, rotor_least_memory(model_of(task)).sequence, std::nullopt).peak);
 }
 
