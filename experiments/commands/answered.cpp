@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <iostream>
+#include <memory>
 #include <utility>
 
 #include "experiments/commands/commands.h"
@@ -10,8 +12,11 @@
 #include "experiments/study/model.h"
 #include "experiments/study/planning_watch.h"
 #include "experiments/study/within.h"
+#include "experiments/sweep/worker_pool.h"
 #include "platforms/platform_file.h"
+#include "sim/engine/engine_error.h"
 #include "sim/io/input_error.h"
+#include "sim/io/quantity.h"
 #include "sim/io/schedule/schedule_file.h"
 #include "sim/judge/check.h"
 #include "strategies/list.h"
@@ -29,16 +34,77 @@ void refuse_choice_within(const Question& question, const Platform& platform) {
                   written(question.within), question.strategy.text));
 }
 
-AnsweredQuestion planned_for(const Question& question) {
+/// Tells a watch how far a search is, and ends it after its time or when it is interrupted.
+class SearchControl {
+ public:
+  SearchControl(PlanningWatch& watch, std::unique_ptr<Interruption> interruption, std::optional<Seconds> timeout)
+      : watch_(watch), interruption_(std::move(interruption)), timeout_(timeout) {}
+
+  bool goes_on(const ClusterProgress& now) {
+    if (now.bounded < now.points) {
+      searching_ = Clock::now();
+    } else {
+      ++tried_;
+    }
+    const double elapsed = seconds_since(started_);
+    if (timeout_ && elapsed >= timeout_->value) is_over_ = true;
+    if (elapsed < next_) return !is_over_;
+    next_ = elapsed + 0.1;
+    watch_.set_progress(how_far(now));
+    if (interruption_ && interruption_->asked()) {
+      interruption_.reset();  // who asks again ends the program
+      if (!now.best) throw SimulationInterrupted("cluster: interrupted before there was a plan");
+      is_over_ = true;
+    }
+    return !is_over_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double seconds_since(Clock::time_point then) {
+    return std::chrono::duration<double>(Clock::now() - then).count();
+  }
+
+  std::string how_far(const ClusterProgress& now) const {
+    if (tried_ == 0) return fmt::format("{} of {} points bounded", now.bounded, now.points);
+    std::string text = fmt::format("{} of {} points simulated", now.simulated, now.points);
+    if (now.best && now.bound > Seconds{}) {
+      text += fmt::format(", best {}, at most {:.1f} % more than can be", format_seconds(*now.best),
+                          100 * (*now.best / now.bound - 1));
+    }
+    const std::size_t left = now.left();
+    const double each = seconds_since(searching_) / static_cast<double>(tried_);
+    return text + fmt::format(", {} left: about {:.0f} s", left, each * static_cast<double>(left));
+  }
+
+  PlanningWatch& watch_;
+  std::unique_ptr<Interruption> interruption_;
+  std::optional<Seconds> timeout_;
+  Clock::time_point started_ = Clock::now(), searching_ = started_;
+  std::size_t tried_ = 0;  // points since all are bounded
+  double next_ = 0;        // when the watch is told next
+  bool is_over_ = false;
+};
+
+/// Interrupted, or after its time, it ends with the best so far.
+AnsweredQuestion planned_for_cluster(const Question& question, const Trace& trace, const Platform& platform,
+                                     std::optional<Seconds> timeout) {
+  auto interruption = std::make_unique<Interruption>();  // before the thread of the watch, which has its mask
+  PlanningWatch watch("planning with " + question.strategy.text);
+  auto control = std::make_shared<SearchControl>(watch, std::move(interruption), timeout);
+  AnsweredQuestion chosen =
+      answered_by_cluster(question, trace, platform,
+                          [control = std::move(control)](const ClusterProgress& now) { return control->goes_on(now); });
+  watch.aside([&] { note_times(chosen.problem); });
+  return chosen;
+}
+
+AnsweredQuestion planned_for(const Question& question, std::optional<Seconds> timeout) {
   Trace trace = load_model(question.trace);
   Platform platform = load_platform(question.platform);
   refuse_choice_within(question, platform);
+  if (asks_cluster(question)) return planned_for_cluster(question, trace, platform, timeout);
   PlanningWatch watch("planning with " + question.strategy.text);
-  if (asks_cluster(question)) {
-    AnsweredQuestion chosen = answered_by_cluster(question, trace, platform);
-    watch.aside([&] { note_times(chosen.problem); });
-    return chosen;
-  }
   if (auto chosen = chosen_for_devices(question, trace, platform)) {
     watch.aside([&] { note_times(chosen->problem); });
     return *std::move(chosen);
@@ -51,9 +117,13 @@ AnsweredQuestion planned_for(const Question& question) {
 
 }  // namespace
 
-AnsweredQuestion answered(Question question) {
+AnsweredQuestion answered(Question question, std::optional<Seconds> timeout) {
+  if (timeout && !asks_cluster(question)) {
+    throw InputError(
+        fmt::format("--timeout: only the search of 'cluster' ends with its best, found '{}'", question.strategy.text));
+  }
   const Transfers transfers = std::exchange(question.transfers, Transfers::link);  // which plans are promised for
-  AnsweredQuestion made = planned_for(question);
+  AnsweredQuestion made = planned_for(question, timeout);
   made.question.transfers = transfers;
   if (made.answer.schedule && transfers != Transfers::link) {
     Schedule schedule = std::move(*made.answer.schedule);

@@ -39,7 +39,7 @@ namespace {
 
 struct SimulateArguments {
   QuestionArguments question;
-  std::string schedule, schedule_out, timeline, memory_profile, made_for, addresses;
+  std::string schedule, schedule_out, timeline, memory_profile, made_for, addresses, timeout;
   bool json = false;
 };
 
@@ -166,6 +166,24 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   return made.feasible() ? exit_fine : exit_no_result;
 }
 
+std::optional<Seconds> timeout_of(const SimulateArguments& arguments) {
+  if (arguments.timeout.empty()) return std::nullopt;
+  const Parsed<Seconds> timeout = parse_seconds(arguments.timeout);
+  if (!timeout.fine()) throw InputError(fmt::format("--timeout: {}", timeout.complaint));
+  if (!(timeout.value.value > 0)) {
+    throw InputError(fmt::format("--timeout: expected more than 0 s, found '{}'", arguments.timeout));
+  }
+  return timeout.value;
+}
+
+void add_timeout_option(CLI::App& command, std::string& timeout) {
+  command
+      .add_option("--timeout", timeout,
+                  "of 'cluster': after this wall time, such as '60 s', its search ends with the best so far and says "
+                  "how\nmuch faster another plan may be; Ctrl-C does the same at once")
+      ->type_name("TIME");
+}
+
 int run_simulate(const SimulateArguments& arguments, const std::string& command_line) {
   if (!arguments.schedule.empty()) return simulate_file(arguments, command_line);
   QuestionArguments words = arguments.question;
@@ -179,8 +197,10 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   if (front && question.within != Within::live) {
     throw InputError(fmt::format("--within {}: '--memory front' is by live bytes", words.within));
   }
+  const std::optional<Seconds> timeout = timeout_of(arguments);
+  if (front && timeout) throw InputError("--timeout: with '--memory front' each search goes on until its end");
   if (front) return simulate_front(question, arguments.json);
-  const auto [asked, problem, made] = answered(question);
+  const auto [asked, problem, made] = answered(question, timeout);
   if (made.schedule) write_files(arguments, problem, made, command_line);
   if (arguments.json) {
     std::cout << json_text(to_json(result_of(asked, problem, made)), 2) << '\n';
@@ -250,7 +270,9 @@ int write_addresses(const std::string& file, const Problem& problem, const Answe
 int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
   const Question given = question_of(arguments.question, Asks::strategy);
   const bool is_for_pytorch = arguments.made_for == "pytorch";
-  const auto [question, problem, made] = is_for_pytorch ? answered_for_pytorch(given) : answered(given);
+  const std::optional<Seconds> timeout = timeout_of(arguments);
+  if (is_for_pytorch && timeout) throw InputError("--timeout: 'cluster' makes no plan for pytorch");
+  const auto [question, problem, made] = is_for_pytorch ? answered_for_pytorch(given) : answered(given, timeout);
   if (!made.feasible()) {
     std::cerr << infeasibility(question, made) << '\n';
     return exit_no_result;
@@ -294,6 +316,7 @@ void add_simulate_command(CLI::App& app, int& exit_code, const std::string& comm
           "memory budget of each device: a size such as '16 GB', a share such as '50 %' of the peak of store_all,\nor "
           "'front' for all best pairs of time and memory (default: the capacity of the device)");
   add_within_options(*command, arguments->question);
+  add_timeout_option(*command, arguments->timeout);
   add_schedule_option(*command, arguments->schedule,
                       "simulate the schedule of this file instead of planning one;\nit is judged first, for the trace, "
                       "platform and budget that it names");
@@ -323,6 +346,7 @@ void add_plan_command(CLI::App& app, int& exit_code, const std::string& command_
   auto arguments = std::make_shared<SimulateArguments>();
   add_question_options(*command, arguments->question, Asks::strategy);
   add_within_options(*command, arguments->question);
+  add_timeout_option(*command, arguments->timeout);
   command->add_option("-o,--schedule-out", arguments->schedule_out, "file for the schedule (default: standard output)")
       ->type_name("FILE");
   CLI::Option* addresses =

@@ -59,8 +59,9 @@ void add_schedule_option(CLI::App&, std::string& schedule, const std::string& he
 Question question_of(const QuestionArguments&, Asks);
 
 /// The answer with transfers as the question has them. Of a cluster, and of a portfolio on several devices, the
-/// question becomes that of the strategy which was chosen.
-AnsweredQuestion answered(Question);
+/// question becomes that of the strategy which was chosen. After `timeout`, or interrupted, the search of `cluster`
+/// ends with the best so far; throws InputError where another strategy has a timeout.
+AnsweredQuestion answered(Question, std::optional<Seconds> timeout = {});
 
 /// A schedule from a file, whoever made it: judged, then simulated as one that is planned here, with what the words say
 /// of engine, allocator and transfers. Nothing where it breaks rules, which lines on stderr then name.

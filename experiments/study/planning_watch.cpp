@@ -27,13 +27,20 @@ PlanningWatch::~PlanningWatch() {
   thread_.join();
 }
 
+void PlanningWatch::set_progress(std::string how_far) {
+  const std::lock_guard lock(mutex_);
+  how_far_ = std::move(how_far);
+}
+
 void PlanningWatch::run() {
   using namespace std::chrono;
   const steady_clock::time_point started = steady_clock::now();
   std::unique_lock lock(mutex_);
   for (milliseconds next = first_; !ends_.wait_until(lock, started + next, [this] { return over_; });
        next += is_terminal_ ? milliseconds(1s) : pause_) {
-    const std::string line = fmt::format("{}: {} s so far", what_, duration_cast<std::chrono::seconds>(next).count());
+    const std::string line =
+        fmt::format("{}: {} s so far{}{}", what_, duration_cast<std::chrono::seconds>(next).count(),
+                    how_far_.empty() ? "" : ", ", how_far_);
     tell(is_terminal_ ? "\r\033[K" + line : line + "\n");
     is_shown_ = is_terminal_;
   }

@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-/// `planning with rotor|offmate: 20 s so far`, as long as this lives and from `first` on: on a terminal one line that
-/// is rewritten every second, else a line after every `pause`.
+/// `planning with rotor|offmate: 20 s so far`, and what is known of how far it is, as long as this lives and from
+/// `first` on: on a terminal one line that is rewritten every second, else a line after every `pause`.
 class PlanningWatch {
  public:
   explicit PlanningWatch(std::string what, std::chrono::milliseconds first = std::chrono::seconds(5),
@@ -18,6 +18,9 @@ class PlanningWatch {
   ~PlanningWatch();
   PlanningWatch(const PlanningWatch&) = delete;
   PlanningWatch& operator=(const PlanningWatch&) = delete;
+
+  /// What is said from now on behind the seconds.
+  void set_progress(std::string how_far);
 
   /// Lets others write whole lines on stderr, which no line of this is in the way of.
   template <class Says>
@@ -31,7 +34,7 @@ class PlanningWatch {
   void run();
   void clear();
 
-  std::string what_;
+  std::string what_, how_far_;
   std::chrono::milliseconds first_, pause_;
   std::mutex mutex_;
   std::condition_variable ends_;

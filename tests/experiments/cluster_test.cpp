@@ -499,6 +499,23 @@ TEST_CASE("where nothing fits, a cluster names the least that does", "[cluster]"
   };
   CHECK(fits(*found.least));
   CHECK_FALSE(fits(*found.least - Bytes{1}));
+  const std::optional<LeastOfCluster> least = least_of_cluster(problems, found);
+  REQUIRE(least);
+  CHECK(least->parameters + least->gradients + least->states + least->activations + least->workspaces == *found.least);
+  const ClusterPoint& point = least->row.point;
+  const std::uint32_t sharers = point.zero > 0 ? point.sharers() : 1;
+  const ClusterAsked whole(cluster_model(2), {.in_node = 1}, 4, "");
+  const BudgetedProblem on_one = [&] {
+    Question question = whole.question;
+    question.strategy = parse_pipeline("store_all", "test");
+    return budgeted_problem_of(question, whole.trace, whole.platform);
+  }();
+  Bytes states;
+  for (const Tensor& tensor : on_one.problem.graph.tensors) {
+    if (tensor.kind == TensorKind::optimizer_state) states += tensor.bytes;
+  }
+  CHECK(least->states >= Bytes{states.count / (point.tensor * point.stages * sharers)});
+  CHECK(least->states < states);
 }
 
 TEST_CASE("a cluster stops at its limit of points, and says how far the best can be", "[cluster]") {
@@ -632,7 +649,8 @@ TEST_CASE("a cluster refuses in one line what leaves no point", "[cluster][progr
   CHECK(small.exit_code == 1);
   CHECK(small.err.find("the least bound is ") != std::string::npos);
   CHECK(small.err.find(" of activations and ") != std::string::npos);
-  CHECK(small.err.find(" of exchange buffers; the smallest") != std::string::npos);
+  CHECK(small.err.find(" of exchange buffers; of the plans ") != std::string::npos);
+  CHECK(small.err.find(" of activations and exchange buffers, and ") != std::string::npos);
   CHECK(small.err.find("the smallest feasible budget is ") != std::string::npos);
 }
 

@@ -87,6 +87,7 @@ std::string summary_of(const ClusterAnswer& answer, std::uint32_t devices) {
                                  answer.is_proven ? "proven best" : "best", answer.points, answer.too_large);
   if (answer.refused > 0) text += fmt::format(", {} cannot be", answer.refused);
   text += fmt::format(", {} simulated", answer.simulated);
+  if (answer.is_stopped) text += "; stopped before its end";
   if (!answer.is_proven) text += fmt::format("; no other takes less than {}", format_seconds(answer.bound));
   if (best.point.planner == 0 && best.point.devices() < devices)
     text += fmt::format("; uses {} of {} devices", best.point.devices(), devices);
@@ -145,6 +146,23 @@ Infeasible none_of(const ClusterAnswer& answer) {
   }
   if (!answer.is_least_simulated) return {why, std::nullopt};
   return {why, answer.least, answer.is_least_proven};
+}
+
+/// Which plan needs the least, and what of it does.
+std::string least_plan(ClusterProblems& problems, const ClusterAnswer& found) {
+  const std::optional<LeastOfCluster> least = least_of_cluster(problems, found);
+  if (!least) return "";
+  return fmt::format(
+      "; of the plans {} needs the least: at its peak {} of parameters, {} of gradients, {} of states, {} of "
+      "activations and exchange buffers, and {} of workspaces",
+      name_of_point(least->row), format_bytes(least->parameters), format_bytes(least->gradients),
+      format_bytes(least->states), format_bytes(least->activations), format_bytes(least->workspaces));
+}
+
+ClusterAnswer searched_space(ClusterProblems& problems, const ClusterOptions& options, ClusterWatch watch) {
+  ClusterQuestion question = problems.question();
+  question.goes_on = std::move(watch);
+  return cluster_search(question, options);
 }
 
 }  // namespace
@@ -387,15 +405,16 @@ AnsweredQuestion answered_by_best(const Question& question, const ClusterProblem
   answer.candidates = candidates_of(found);
   if (const ClusterFramework* framework = cluster_framework(options_in(question).framework)) {
     answer.configuration = {std::string(framework->name),
-                            framework->configuration(problems.extent(), best.point, best.sequence)};
+                            framework_configuration(framework->name, problems.extent(), best.point, best.sequence)};
   }
   return {std::move(chosen), std::move(made.problem), std::move(answer)};
 }
 
-AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trace, const Platform& platform) {
+AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trace, const Platform& platform,
+                                     ClusterWatch watch) {
   const auto started = std::chrono::steady_clock::now();
   ClusterProblems problems(question, trace, platform);
-  const ClusterAnswer found = cluster_search(problems.question(), options_in(question));
+  const ClusterAnswer found = searched_space(problems, options_in(question), std::move(watch));
   const std::chrono::duration<double> searched = std::chrono::steady_clock::now() - started;
   if (!found.best) {
     Question plainly = question;
@@ -404,7 +423,7 @@ AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trac
     const Infeasible none = none_of(found);
     Answer answer;
     answer.budget = given.budget ? given.budget : capacity_of(platform);
-    answer.reason = none.reason;
+    answer.reason = none.reason + least_plan(problems, found);
     answer.smallest_feasible = none.smallest;
     answer.smallest_is_proven = none.smallest_is_proven;
     answer.solve_s = searched.count();
@@ -412,7 +431,8 @@ AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trac
     return {question, std::move(given.problem), std::move(answer)};
   }
   AnsweredQuestion made = answered_by_best(question, problems, found, searched.count());
-  if (options_in(question).prices) made.answer.prices = cluster_prices(question, trace, platform, problems, found);
+  if (options_in(question).prices && !found.is_stopped)
+    made.answer.prices = cluster_prices(question, trace, platform, problems, found);
   return made;
 }
 

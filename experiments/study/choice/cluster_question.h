@@ -1,6 +1,7 @@
 #pragma once
 // The strategy `cluster`: a question about a whole cluster becomes that of the fastest pass pipeline and micro-batch.
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -69,13 +70,32 @@ class ClusterProblems {
 std::vector<ChangedChoice> cluster_prices(const Question&, const Trace&, const Platform&, ClusterProblems&,
                                           const ClusterAnswer& found);
 
+/// Lines that make a framework of cluster_frameworks() run the point, each with its end: arguments, or a file.
+/// `sequence` as of composed().
+std::string framework_configuration(std::string_view framework, const ClusterExtent&, const ClusterPoint&,
+                                    bool sequence);
+
+/// What the fullest device of the plan that needs the least has at its peak.
+struct LeastOfCluster {
+  const ClusterRow& row;
+  Bytes parameters, gradients, states;
+  Bytes activations;  ///< and exchange buffers
+  Bytes workspaces;
+};
+
+/// Where nothing fits, and a simulation says how much does. The problems are then limited to that.
+std::optional<LeastOfCluster> least_of_cluster(ClusterProblems&, const ClusterAnswer& found);
+
 /// The answer of the best point that was found, after a search of so many seconds.
 AnsweredQuestion answered_by_best(const Question&, const ClusterProblems&, const ClusterAnswer& found,
                                   double searched_s);
 
+/// Is told how far the search of `cluster` is, and says whether it goes on (search.h); dies when the search ends.
+using ClusterWatch = std::function<bool(const ClusterProgress&)>;
+
 /// The answer to a question that asks `cluster`: that of the best point, whose trace, micro-batches and strategy the
 /// answered question has. Its candidates are the best that were simulated.
-AnsweredQuestion answered_by_cluster(const Question&, const Trace&, const Platform&);
+AnsweredQuestion answered_by_cluster(const Question&, const Trace&, const Platform&, ClusterWatch = {});
 
 /// The fastest points of the space by memory of a device, whatever its capacity: the answer within any memory, then
 /// within a byte less than each has needed, until nothing fits. The same as searches one by one, each with the limit of

@@ -33,7 +33,10 @@ class ClusterSearch {
     ClusterSpace space = cluster_space(question.extent, options);
     if (space.points.empty()) throw InputError("cluster: " + space.empty_because);
     answer_.points = space.points.size();
-    for (const ClusterPoint& point : space.points) add(point);
+    for (const ClusterPoint& point : space.points) {
+      add(point);
+      goes_on({}, [&] { return answer_.points; });
+    }
     refuse_what_no_rank_can(options);
     std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
   }
@@ -63,6 +66,20 @@ class ClusterSearch {
   }
 
  private:
+  /// Whether the question lets it, or nothing has been found yet.
+  bool goes_on(Seconds bound, const std::function<std::size_t()>& left) {
+    if (!question_.goes_on) return true;
+    ClusterProgress now{answer_.points, answer_.rows.size() + answer_.refused + answer_.too_large, answer_.simulated};
+    now.bounded = std::min(now.bounded, now.points);
+    if (answer_.best) now.best = best_time();
+    now.bound = bound;
+    now.left = left;
+    answer_.is_stopped |= !question_.goes_on(now);
+    return !answer_.is_stopped || !answer_.best;
+  }
+
+  Seconds best_time() const { return *answer_.rows[*answer_.best].outcome->makespan; }
+
   void add(const ClusterPoint& point) {
     std::variant<ClusterRow, std::string> made = costs_->bounded(point);
     if (const std::string* why = std::get_if<std::string>(&made)) return refuse(*why);
@@ -112,6 +129,11 @@ class ClusterSearch {
       ClusterRow& row = answer_.rows[r];
       if (answer_.simulated >= limit_ || !may_be_faster(row)) return;
       if (row.outcome) continue;
+      const auto left = [&] {
+        const auto end = answer_.best ? open.lower_bound({best_time(), 0}) : open.end();
+        return static_cast<std::size_t>(std::distance(open.begin(), end)) + 1;
+      };
+      if (!goes_on(row.bound, left)) return;
       if (!tighten(row) && !raise_to_twin(row)) {
         simulate_whole(r);
       } else if (!row.is_too_large) {
@@ -136,7 +158,8 @@ class ClusterSearch {
         open.emplace(rows[r].memory.total(), r);
         continue;
       }
-      if (answer_.simulated >= limit_) return;
+      goes_on({}, [&] { return open.size() + 1; });
+      if (answer_.simulated >= limit_ || answer_.is_stopped) return;
       simulate_whole(r);
     }
     answer_.is_least_proven = answer_.is_least_simulated;
@@ -162,9 +185,7 @@ class ClusterSearch {
     return true;
   }
 
-  bool may_be_faster(const ClusterRow& row) const {
-    return !answer_.best || row.bound < *answer_.rows[*answer_.best].outcome->makespan;
-  }
+  bool may_be_faster(const ClusterRow& row) const { return !answer_.best || row.bound < best_time(); }
 
   void simulate_whole(std::size_t r) {
     ClusterRow& row = answer_.rows[r];
@@ -188,9 +209,10 @@ class ClusterSearch {
     }
     answer_.is_proven = !open;
     if (!answer_.best) return;
-    const Seconds best = *answer_.rows[*answer_.best].outcome->makespan;
+    const Seconds best = best_time();
     answer_.bound = std::min(best, open.value_or(best));
     answer_.is_proven = answer_.bound == best;
+    answer_.is_stopped &= !answer_.is_proven;
   }
 
   const ClusterQuestion& question_;

@@ -46,6 +46,14 @@ using OutcomeOf = std::function<ClusterOutcome(const ClusterPoint&, const Compos
 /// down. Nothing where there is none, or where hosts that issue tell when steps begin.
 using AloneOf = std::function<std::optional<Seconds>(const ClusterPoint&, const ComposedPoint&)>;
 
+/// How far a search is.
+struct ClusterProgress {
+  std::size_t points, bounded, simulated;  ///< all are bounded before the first is simulated
+  std::optional<Seconds> best = {};        ///< so far
+  Seconds bound = {};                      ///< no point that is left takes less
+  std::function<std::size_t()> left = {};  ///< points that may still be faster, by what is known now
+};
+
 struct ClusterQuestion {
   const Platform& platform;
   ClusterExtent extent;
@@ -57,6 +65,8 @@ struct ClusterQuestion {
   AloneOf alone;
   std::optional<ClusterPoint> first = {};  ///< to simulate, of the space: likely one of the fastest
   bool asks_least = true;                  ///< where nothing fits: how much the least needs
+  /// Is told between points how far the search is; false: it ends once there is a best. Null: it goes on.
+  std::function<bool(const ClusterProgress&)> goes_on = {};
 };
 
 struct ClusterRow {
@@ -85,6 +95,7 @@ struct ClusterAnswer {
   std::vector<ClusterRow> rows;          ///< within memory by the bound, those with the least bound on time first
   Seconds bound;  ///< no point takes less: the least of those that are not simulated, at most the best
   bool is_proven = false;
+  bool is_stopped = false;     ///< the question has not let it go on
   std::optional<Bytes> least;  ///< that a point needs, by a simulation or by bounds alone
   bool is_least_simulated = false;
   bool is_least_proven = false;  ///< no point of the space needs less
