@@ -1,8 +1,10 @@
-// What `cluster` may choose against what it is told to, and the bounds that leave points out which move values.
+// What `cluster` may choose against what it is told to, and the bounds that leave points out: of those which move
+// values, and on machines whose links are so slow that exchanges are what holds.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -105,6 +107,82 @@ TEST_CASE("no plan that offloads is faster than the plan without that is alone o
     }
   }
   if (every_case()) CHECK(moved > 20U);
+}
+
+namespace {
+
+/// The same question on links that take no time to speak of, and on slow ones.
+struct SlowAndFast {
+  SlowAndFast(const std::string& model, ClusterMachine machine, std::uint32_t micro_batches, const std::string& options,
+              Optimizer optimizer)
+      : slow(model, machine, micro_batches, options, optimizer, Bytes{1'000'000'000'000}),
+        fast(model, with_fast_links(machine), micro_batches, options, optimizer, Bytes{1'000'000'000'000}) {}
+
+  static ClusterMachine with_fast_links(ClusterMachine machine) {
+    machine.within = machine.between_nodes = 1e6;
+    return machine;
+  }
+
+  ClusterAsked slow, fast;
+};
+
+bool exchanges_gradients(const ClusterRow& row) {
+  return row.point.alike() > 1 || row.point.context > 1;
+}
+
+double simulated_in_simgrid(const ClusterProblems& problems, const ClusterRow& row) {
+  Question question = problems.of(row.point, row.as());
+  question.engine = Engine::simgrid;
+  const BudgetedProblem made = budgeted_problem_of(question, load_model(question.trace), problems.platform());
+  const Answer found = answer(question, made.problem, std::span(&made.budget, 1)).front();
+  REQUIRE(found.feasible());
+  return found.metrics->makespan.value;
+}
+
+}  // namespace
+
+TEST_CASE("no point of a cluster with slow links is faster than what its replicas exchange", "[cluster][eleventh-6]") {
+  std::size_t simulated = 0, raised = 0, over_positions = 0;
+  for (const RandomCase seed : fewer_cases(1, 264, 33)) {
+    Random random(seed);
+    const ClusterMachine machine{.nodes = random.between(1, 2),
+                                 .in_node = 1U << random.between(1, 3),
+                                 .between_nodes = 0.01 * random.between(1, 100),
+                                 .within = 0.05 * random.between(1, 40)};
+    const bool is_mixture = random.chance(0.2);
+    const std::string model =
+        is_mixture ? cluster_mixture(random.between(1, 3), 32 * random.between(1, 3))
+                   : cluster_model(random.between(1, 5), 32 * random.between(1, 3), 16 * random.between(1, 3));
+    const SlowAndFast asked(
+        model, machine, 2 * random.between(1, 6),
+        std::string("context=auto,copies=auto,saver=none+core+full+greedy_recompute,chunks=2+3,schedule=none+1f1b") +
+            "+gpipe+interleaved+zb_h1+zb_v+dualpipe_v" + (is_mixture ? ",expert=auto" : ""),
+        random.chance(0.8) ? Optimizer::adam : Optimizer::none);
+    ClusterProblems problems(asked.slow.question, asked.slow.trace, asked.slow.platform),
+        others(asked.fast.question, asked.fast.trace, asked.fast.platform);
+    const ClusterQuestion question = problems.question();
+    std::vector<ClusterRow> rows = cluster_bounds(question, asked.slow.options()).rows;
+    std::erase_if(rows, [](const ClusterRow& row) { return !exchanges_gradients(row); });
+    const std::vector<ClusterRow> with_fast = cluster_bounds(others.question(), asked.fast.options()).rows;
+    for (int k = 0; k < 10 && !rows.empty(); ++k) {
+      ClusterRow row = rows[random.below(static_cast<std::uint32_t>(rows.size()))];
+      const auto same = std::ranges::find(with_fast, row.point, &ClusterRow::point);
+      REQUIRE(same != with_fast.end());
+      const bool is_raised = row.bound > same->bound;
+      tighten(question, std::span(&row, 1));
+      const ClusterOutcome outcome = question.outcome(row.point, row.as());
+      CAPTURE(row.as().text, row.point.samples, machine.nodes, machine.in_node, outcome.reason);
+      if (!outcome.makespan) continue;
+      CHECK(row.bound.value <= outcome.makespan->value * (1 + sum_tolerance));
+      CHECK(row.bound.value <= simulated_in_simgrid(problems, row) * (1 + sum_tolerance));
+      ++simulated;
+      raised += is_raised ? 1 : 0;
+      over_positions += row.point.context > 1 ? 1 : 0;
+    }
+  }
+  if (every_case()) CHECK(simulated > 2000U);
+  if (every_case()) CHECK(raised > 1000U);
+  if (every_case()) CHECK(over_positions > 500U);
 }
 
 }  // namespace plimsoll
