@@ -75,7 +75,9 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
   command
       .add_option("--update-kernels", words.update_kernels,
                   "how devices launch those updates: fused (a few kernels that do all), foreach (a few for each "
-                  "operation,\nwith more traffic, and for Adam more memory) or single (a kernel for each parameter)")
+                  "operation,\nwith more traffic, and for Adam more memory), single (a kernel for each parameter) or "
+                  "megatron (as its\noptimizer in "
+                  "mixed precision: gradients copied to fp32, unscaled, clipped, parameters copied back)")
       ->capture_default_str()
       ->type_name("HOW");
   command

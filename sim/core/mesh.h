@@ -19,6 +19,7 @@ struct Axis {
   std::uint32_t ranks = 1;
   bool shares_micro_batches = false;  ///< each rank has its own micro-batches; else all work on the same ones
   CollectiveWay way = CollectiveWay::fastest;
+  bool scatters = false;  ///< each rank sends its share of a value to the next pipeline stage, whose ranks gather it
 
   friend bool operator==(const Axis&, const Axis&) = default;
 };

@@ -143,7 +143,8 @@ template <>
 struct Names<UpdateKernels> {
   static constexpr std::array all{std::pair{UpdateKernels::fused, "fused"},
                                   std::pair{UpdateKernels::foreach, "foreach"},
-                                  std::pair{UpdateKernels::single, "single"}};
+                                  std::pair{UpdateKernels::single, "single"},
+                                  std::pair{UpdateKernels::megatron, "megatron"}};
 };
 
 template <>

@@ -1,14 +1,20 @@
 #include "sim/mesh/folded.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "sim/mesh/collective_times.h"
+
 namespace plimsoll {
 namespace {
+
+/// Of a value whose gathering says how fast values between stages are gathered.
+constexpr Bytes scattered_value{64'000'000};
 
 /// Of a link and direction: how many routes go over it, and how many of them are of devices that stay.
 struct Users {
@@ -23,9 +29,11 @@ class Folding {
         used_(platform.devices.size() / ranks_ * ranks_),
         finder_(platform) {}
 
-  Platform run() {
+  /// `gathering`: how long a byte takes to be gathered by `sending` ranks that each send their share.
+  Platform run(std::uint32_t sending, double gathering) {
     made_ = platform_;
     share_links();
+    if (sending > 1) scatter(sending, gathering);
     share_hosts();
     keep_first_devices();
     return std::move(made_);
@@ -68,6 +76,26 @@ class Folding {
     share_links_of([&](std::size_t d) -> std::optional<MemoryId> {
       return platform_.devices[(d + used_ - ranks_) % used_].memory;
     });
+  }
+
+  void scatter(std::uint32_t sending, double gathering) {
+    std::vector<bool> to_stages(platform_.links.size()), to_hosts(platform_.links.size());
+    const auto mark = [&](std::vector<bool>& links, std::size_t d, std::optional<MemoryId> target) {
+      const std::optional<Route> route = target ? finder_.between(platform_.devices[d].memory, *target) : std::nullopt;
+      if (!route) return;
+      for (const LinkUse& use : route->links) links[use.link.index] = true;
+    };
+    for (std::size_t d = 0; d < used_; d += ranks_) {
+      mark(to_hosts, d, finder_.memory_at(id_at<DeviceId>(d), place::host));
+      mark(to_stages, d, platform_.devices[(d + ranks_) % used_].memory);
+      mark(to_stages, d, platform_.devices[(d + used_ - ranks_) % used_].memory);
+    }
+    const auto faster = [&](BytesPerSecond& of) { of.value = 1 / (1 / (sending * of.value) + gathering); };
+    for (std::size_t l = 0; l < platform_.links.size(); ++l) {
+      if (!to_stages[l] || to_hosts[l]) continue;
+      faster(made_.links[l].bandwidth);
+      if (made_.links[l].back) faster(*made_.links[l].back);
+    }
   }
 
   void share_hosts() {
@@ -152,7 +180,13 @@ std::variant<Platform, std::string> folded(const Platform& platform, const Mesh&
            std::to_string(platform.devices.size()) + (platform.devices.size() == 1 ? " device" : " devices");
   }
   if (mesh.ranks() == 1) return platform;
-  return Folding(platform, mesh).run();
+  const auto scattering = std::ranges::find(mesh.axes, true, &Axis::scatters);
+  if (scattering == mesh.axes.end()) return Folding(platform, mesh).run(1, 0);
+  std::variant<CollectiveTimes, std::string> times = CollectiveTimes::on(platform, mesh);
+  if (std::string* why = std::get_if<std::string>(&times)) return std::move(*why);
+  const std::array axes{static_cast<std::uint32_t>(scattering - mesh.axes.begin())};
+  const Seconds gathered = std::get<CollectiveTimes>(times).seconds(CollectiveKind::all_gather, scattered_value, axes);
+  return Folding(platform, mesh).run(scattering->ranks, gathered.value / static_cast<double>(scattered_value.count));
 }
 
 }  // namespace plimsoll

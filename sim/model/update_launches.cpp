@@ -35,6 +35,16 @@ Passes foreach_passes(Optimizer optimizer) {
   return {};
 }
 
+/// Lists of each of Megatron-LM's passes around the update: of all parameters, of those with an fp32 copy, of fp16.
+constexpr std::array<std::size_t, 3> megatron_passes{1, 2, 1};    // norm; clipping; zeros
+constexpr std::array<std::size_t, 1> megatron_copies{2};          // from fp32
+constexpr std::array<std::size_t, 2> megatron_fp16_passes{2, 1};  // to fp32; by the scale
+
+/// What they move for each number: of fp16, where gradients are copied to fp32 and divided by the loss's scale; else,
+/// where they are in fp32 from the first. Norm, clipping, the parameter's copy, zeros.
+constexpr double around_fp16 = (2 + 4) + (4 + 4) + 4 + (4 + 4) + (2 + 4) + 2;
+constexpr double around_bf16 = 4 + (4 + 4) + 4 + 4;
+
 /// How many numbers an update's parameters have; of an unknown dtype: as if in fp32.
 std::int64_t numbers_of(const Graph& graph, const Op& update) {
   std::int64_t numbers = 0;
@@ -43,6 +53,57 @@ std::int64_t numbers_of(const Graph& graph, const Op& update) {
     numbers += graph[t].bytes.count / bytes_of_dtype(dtype_of(graph, graph[t])).value_or(4);
   }
   return numbers;
+}
+
+/// Whether it changes an fp32 copy of a narrower parameter: that comes first of its states.
+bool has_copies(const Graph& graph, const Op& update, Optimizer optimizer, std::int64_t numbers) {
+  Bytes states;
+  for (const TensorId t : update.mutates) {
+    if (graph[t].kind == TensorKind::optimizer_state) states += graph[t].bytes;
+  }
+  return states.count >= (optimizer_states(optimizer) + 1) * bytes_of_fp32 * numbers;
+}
+
+bool is_of_fp16(const Graph& graph, const Op& update) {
+  return std::ranges::any_of(update.mutates, [&](TensorId t) {
+    const std::string& dtype = dtype_of(graph, graph[t]);
+    return graph[t].kind == TensorKind::parameter && (dtype == "fp16" || dtype == "float16" || dtype == "half");
+  });
+}
+
+void launch_as_megatron(const Graph& graph, Optimizer optimizer, const std::vector<Op*>& updates,
+                        const std::vector<std::int64_t>& numbers) {
+  const auto kernels_of = [&](std::span<const std::size_t> passes, const std::vector<std::int64_t>& of) {
+    std::size_t kernels = 0;
+    for (const std::size_t lists : passes) kernels += kernels_for_lists(of, lists);
+    return kernels;
+  };
+  std::vector<std::int64_t> copied, scaled;
+  for (std::size_t u = 0; u < updates.size(); ++u) {
+    if (!has_copies(graph, *updates[u], optimizer, numbers[u])) continue;
+    copied.push_back(numbers[u]);
+    if (is_of_fp16(graph, *updates[u])) scaled.push_back(numbers[u]);
+  }
+  const std::size_t launches = kernels_for_lists(numbers, 2 + static_cast<std::size_t>(optimizer_states(optimizer))) +
+                               kernels_of(megatron_passes, numbers) + kernels_of(megatron_copies, copied) +
+                               kernels_of(megatron_fp16_passes, scaled);
+  for (std::size_t u = 0; u < updates.size(); ++u) {
+    Op& update = *updates[u];
+    EXPECTS(update.bytes_moved);
+    const auto moved = static_cast<double>(update.bytes_moved->count);
+    double around = 0;
+    if (has_copies(graph, update, optimizer, numbers[u])) {
+      const bool is_fp16 = is_of_fp16(graph, update);
+      around = (is_fp16 ? around_fp16 : around_bf16) * static_cast<double>(numbers[u]);
+      if (is_fp16) update.workspace = Bytes{numbers[u] * bytes_of_fp32};
+    } else {
+      for (const TensorId t : update.inputs) {  // norm, clipping read and written, zeros
+        if (graph[t].kind == TensorKind::parameter_gradient) around += 4 * static_cast<double>(graph[t].bytes.count);
+      }
+    }
+    update.launches = static_cast<double>(launches) / static_cast<double>(updates.size());
+    update.traffic = moved > 0 ? (moved + around) / moved : 1;
+  }
 }
 
 }  // namespace
@@ -83,6 +144,7 @@ void launch_together(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
     if (state != op.mutates.end()) roots += graph[*state].bytes;
   }
   if (updates.empty()) return;
+  if (kernels == UpdateKernels::megatron) return launch_as_megatron(graph, optimizer, updates, numbers);
   const auto moves = static_cast<double>(optimizer_moves(optimizer));
   std::size_t launches = 0;
   double traffic = 1;

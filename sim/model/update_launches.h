@@ -11,7 +11,11 @@ namespace plimsoll {
 // PyTorch's optimizers work on lists of parameters. A kernel takes so many tensors as its arguments have room for, the
 // fewer the more lists it reads, and so many chunks of 65,536 numbers (`multi_tensor_apply`). `fused`: one such kernel
 // does the whole update. `foreach`: one for each operation, so that states are read and written again, and for Adam the
-// root of the second moment is a list of its own in memory, of all parameters.
+// root of the second moment is a list of its own in memory, of all parameters. `megatron`: the fused update, and around
+// it what Megatron-LM's optimizer does by lists (megatron/optimizer/optimizer.py, 2021): gradients of fp16 are copied
+// to fp32, divided by the loss's scale and searched for infinities; their norm is taken and they are clipped; the fp32
+// parameters are copied to narrow ones, and gradients set to zero. Each update has its gradients of fp16 in fp32 in
+// memory. Parameters without an fp32 copy have the norm, the clipping and the zeros only.
 /// Kernels for one pass that reads or writes `lists` lists of tensors with so many numbers each.
 std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::size_t lists);
 

@@ -15,7 +15,7 @@ namespace {
 
 struct MegatronOptions : MeshOptions {
   std::optional<std::uint32_t> tensor;
-  bool sequence = false, asynchronous = false;
+  bool sequence = false, asynchronous = false, scatter = false;
   MainGradients main_gradients = MainGradients::automatic;
 };
 
@@ -39,6 +39,12 @@ constexpr auto megatron_options = options_of<MegatronOptions>(
         .values = "yes or no",
         .help = "with sequence=yes: products run in blocks while the next block of what they gather, or of what they "
                 "scatter, goes round",
+    }),
+    option_of<&MegatronOptions::scatter>({
+        .name = "scatter",
+        .words = "no yes",
+        .values = "yes or no",
+        .help = "before a pipeline: each device sends its share of a value to the next stage, whose devices gather it",
     }),
     option_of<&MegatronOptions::main_gradients>({
         .name = "main_gradients",
@@ -91,10 +97,13 @@ std::variant<Decisions, std::string> megatron_splits(const Problem& problem, con
   if (options.asynchronous && !options.sequence) {
     return "asynchronous=yes: needs sequence=yes, whose blocks go round; without it whole sums are exchanged";
   }
+  if (options.scatter && options.sequence) {
+    return "scatter=yes: with sequence=yes values between stages are shares already";
+  }
   if (problem.mesh && !problem.uncut) return std::string(cuts_first);
   const Graph& graph = problem.uncut ? problem.uncut->graph : problem.graph;
   const std::uint32_t ranks = tensor_ranks(options, devices_left(problem));
-  SplitPlan plan{{{{"tensor", ranks, false, options.collectives}}}, {}};
+  SplitPlan plan{{{{"tensor", ranks, false, options.collectives, options.scatter}}}, {}};
   plan.cuts.assign(graph.ops.size(), {std::nullopt});
   const bool cuts_positions = options.sequence;
   bool cuts_blocks = false;

@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "sim/core/expects.h"
+#include "sim/io/input_error.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
@@ -44,6 +46,9 @@ std::vector<Turn> evicting(const std::vector<Turn>& turns, std::uint32_t most) {
 
 std::vector<PartitionOutcome> bpipe_partition(const Problem& problem, const LineOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
+  if (problem.mesh && std::ranges::any_of(problem.mesh->axes, &Axis::scatters)) {
+    throw InputError("bpipe: megatron's scatter=yes: what a device hands to its partner is no copy of the others'");
+  }
   const std::uint32_t p = ranks_of(problem, options, "bpipe"), most = (p + 3) / 2;
   std::vector<std::uint32_t> warm_up;
   for (std::uint32_t r = 0; r < p; ++r) warm_up.push_back(p - r - 1);

@@ -95,6 +95,7 @@ std::vector<Generator> generators(Settings& s) {
             quantity_option("rate", t.rate, parse_flops_rate, format_flops_rate),
             word_option("view", t.view, {TransformerChain::views.begin(), TransformerChain::views.end()}),
             word_option("dropout", t.dropout, {TransformerChain::dropouts.begin(), TransformerChain::dropouts.end()}),
+            word_option("ops", t.ops, {TransformerChain::op_lists.begin(), TransformerChain::op_lists.end()}),
             whole_option("decoder", t.decoder, 0, 100'000)},
            [&t]() -> std::variant<Chain, Graph> {
              if (t.view == 0) return transformer_chain(t);

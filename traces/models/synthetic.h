@@ -47,6 +47,8 @@ struct TransformerChain {
   std::uint32_t view = 0;  ///< which of `views`: stages, or their operators
   static constexpr std::array<std::string_view, 2> dropouts{"no", "yes"};
   std::uint32_t dropout = 0;  ///< of operators: which of `dropouts`
+  static constexpr std::array<std::string_view, 2> op_lists{"joined", "megatron"};
+  std::uint32_t ops = 0;  ///< of operators: which of `op_lists`
   std::uint32_t decoder =
       0;  ///< of operators: `layers` are an encoder's, which so many layers with cross attention read
 };
@@ -57,7 +59,9 @@ Chain transformer_chain(const TransformerChain&);
 /// of Korthikanti et al. 2022, section 4.1: with dropout 34sbh + 5as^2b bytes a layer of two-byte numbers. Stages are
 /// those of the chain. With `decoder` layers these follow an encoder of `layers`: behind its last norm and an embedding
 /// of their own each is an attention, an attention to what the encoder made, and an MLP. Work is that of matrix
-/// products, as in the chain; times are work / `rate`. Throws where the heads do not divide the width.
+/// products, as in the chain; times are work / `rate`. With `ops` of megatron there are, besides, the copies, sums of
+/// biases and additions that Megatron-LM of 2021 launches one by one, the embedding's dropout, and a loss in fp32.
+/// Throws where the heads do not divide the width.
 Graph transformer_graph(const TransformerChain&);
 
 /// Of activations and parameters: the stated one, else bf16 or fp32 by the stated size. Throws where they contradict.

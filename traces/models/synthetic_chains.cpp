@@ -117,6 +117,7 @@ Chain random_chain(const RandomChain& shape) {
 // one tensor of sbV and writes another, both ways.
 Chain transformer_chain(const TransformerChain& shape) {
   if (shape.dropout != 0) throw InputError("transformer: dropout: only of view=graph");
+  if (shape.ops != 0) throw InputError("transformer: ops: only of view=graph");
   if (shape.decoder != 0) throw InputError("transformer: decoder: only of view=graph");
   if (shape.width % shape.heads != 0) {
     throw InputError(fmt::format("transformer: heads: must divide width {}, found {}", shape.width, shape.heads));

@@ -26,11 +26,13 @@ class TransformerBuilder : private FormulaGraph {
       : FormulaGraph("transformer", dtype_of(of), of.rate),
         of_(of),
         has_dropout_(of.dropout == 1),
+        is_megatron_(of.ops == 1),
         samples_(of.batch),
         tokens_(of.sequence),
         width_(of.width),
         heads_(of.heads),
         head_size_(of.width / of.heads) {
+    if (is_megatron_) note("ops", "launched as by Megatron-LM of 2021, with copies, sums and a loss in fp32");
     note("formula",
          of.decoder == 0
              ? "operators of a pre-norm decoder; elements kept as in Korthikanti et al. 2022, section 4.1"
@@ -59,12 +61,24 @@ class TransformerBuilder : private FormulaGraph {
     const TensorId found = value(name + ".words", token_shape()), sum = value(name + ".out", token_shape());
     forward(name, {"embedding", "b s, v w -> b s w"}, {tokens, table}, {found});
     forward(name + ".position", {"add", "b s w, s w -> b s w"}, {found, positions}, {sum});
+    TensorId out = sum;
+    std::optional<TensorId> mask;
+    if (is_megatron_ && has_dropout_) {
+      out = value(name + ".kept", token_shape());
+      mask = tensor(name + ".mask", TensorKind::activation, token_shape(), 1, "uint8");
+      forward(name + ".dropout", {"dropout", "b s w -> b s w, b s w"}, {sum}, {out, *mask});
+    }
     end_stage([=, this](TensorId d) {
+      if (mask) {
+        const TensorId kept = gradient(sum);
+        backward(name + ".dropout", "", {"dropout", "b s w, b s w -> b s w"}, {d, *mask}, {kept});
+        d = kept;
+      }
       backward(name + ".position", " (weight)", {"sum", "b s w -> s w"}, {d}, {gradient(positions)});
       backward(name, " (weight)", {"embedding", "b s, b s w -> v w"}, {tokens, d}, {gradient(table)});
       return d;
     });
-    return sum;
+    return out;
   }
 
   /// The decoder behind an encoder that made x, which a last norm hands to all of its layers.
@@ -93,6 +107,11 @@ class TransformerBuilder : private FormulaGraph {
   /// With the gradient that goes past the block, if there is one.
   TensorId norm_backward(const Norm& of, TensorId d, std::optional<TensorId> past) {
     const TensorId dx = gradient(of.x);
+    if (is_megatron_ && past) {
+      const TensorId through = norm_backward(of, d, std::nullopt);
+      backward(of.name, " (past)", {"add", "b s w, b s w -> b s w"}, {through, *past}, {dx});
+      return dx;
+    }
     Ids inputs{d, of.x, of.scale};
     if (past) inputs.push_back(*past);
     backward(of.name, "",
@@ -145,6 +164,17 @@ class TransformerBuilder : private FormulaGraph {
             {x, weight, bias}, {q, k, v});
     return {q, k, v, [=, this](TensorId dq, TensorId dk, TensorId dv) {
               const TensorId dx = gradient(x);
+              if (is_megatron_) {
+                const TensorId d = tensor("gradient of " + name + ".qkv", TensorKind::gradient,
+                                          {samples_, tokens_, 3, heads_, head_size_}, element_);
+                backward(name + ".qkv", " (cat)", {"cat", "b s a e, b s a e, b s a e -> b s - a e"}, {dq, dk, dv}, {d});
+                backward(name + ".qkv", " (input)", {"linear", "b s - a e, w - a e -> b s w", 3 * projecting()},
+                         {d, weight}, {dx});
+                backward(name + ".qkv", " (weight)", {"linear", "b s w, b s - a e -> w - a e", 3 * projecting()},
+                         {x, d}, {gradient(weight)});
+                backward(name + ".qkv", " (bias)", {"sum", "b s - a e -> - a e"}, {d}, {gradient(bias)});
+                return dx;
+              }
               backward(name + ".qkv", " (input)",
                        {"linear", "b s a e, b s a e, b s a e, w - a e -> b s w", 3 * projecting()},
                        {dq, dk, dv, weight}, {dx});
@@ -208,7 +238,13 @@ class TransformerBuilder : private FormulaGraph {
       forward(name + ".dropout", {"dropout", "b a s t -> b a s t, b a s t"}, {weights}, {used, *mask});
     }
     const TensorId mixed = value(name + ".mixed", by_head);
-    forward(name + ".mix", {"matmul", "b a s t, b t a e -> b s a e", scoring}, {used, v}, {mixed});
+    if (is_megatron_) {
+      const TensorId head_by_head = value(name + ".mixed head by head", {samples_, heads_, tokens_, head_size_});
+      forward(name + ".mix", {"matmul", "b a s t, b t a e -> b a s e", scoring}, {used, v}, {head_by_head});
+      forward(name + ".mix.clone", {"clone", "b a s e -> b s a e"}, {head_by_head}, {mixed});
+    } else {
+      forward(name + ".mix", {"matmul", "b a s t, b t a e -> b s a e", scoring}, {used, v}, {mixed});
+    }
     const TensorId out_weight = parameter(name + ".out.weight", {heads_, head_size_, width_});
     const TensorId y = value(name + ".y", token_shape());
     forward(name + ".out", {"linear", "b s a e, a e w -> b s w", projecting()}, {mixed, out_weight}, {y});
@@ -258,8 +294,14 @@ class TransformerBuilder : private FormulaGraph {
                {gradient(down_weight)});
       backward(name + ".gelu", "", {"gelu", "b s f, b s f -> b s f"}, {dbent, up}, {dup});
       backward(name + ".up", " (input)", {"linear", "b s f, w f -> b s w", product}, {dup, up_weight}, {dn});
-      backward(name + ".up", " (weight)", {"linear", "b s w, b s f -> w f, f", product}, {normed.out, dup},
-               {gradient(up_weight), gradient(up_bias)});
+      if (is_megatron_) {
+        backward(name + ".up", " (weight)", {"linear", "b s w, b s f -> w f", product}, {normed.out, dup},
+                 {gradient(up_weight)});
+        backward(name + ".up", " (bias)", {"sum", "b s f -> f"}, {dup}, {gradient(up_bias)});
+      } else {
+        backward(name + ".up", " (weight)", {"linear", "b s w, b s f -> w f, f", product}, {normed.out, dup},
+                 {gradient(up_weight), gradient(up_bias)});
+      }
       return norm_backward(normed, dn, d);
     });
     return end.out;
@@ -284,6 +326,7 @@ class TransformerBuilder : private FormulaGraph {
     const double each = numbers() * of_.vocabulary;
     const TensorId labels = tensor("labels", TensorKind::input, {samples_, tokens_}, 8, "int64");
     const TensorId losses = tensor("losses", TensorKind::activation, {samples_, tokens_}, 4, "fp32");
+    if (is_megatron_) return loss_in_fp32(logits, labels, losses);
     const TensorId logs = value("log-probabilities", (*this)[logits].shape);
     // Ranks that share out the vocabulary exchange the maximum, the sum and the label's logit of each token.
     forward("loss", {"cross_entropy", "b s v, b s -> b s, b s v", 5 * each, "v 3"}, {logits, labels}, {losses, logs});
@@ -294,8 +337,35 @@ class TransformerBuilder : private FormulaGraph {
     });
   }
 
+  /// A copy of the logits in fp32 becomes their softmax in place: of its numbers one kernel each takes the maximum,
+  /// subtracts it, takes the exponential, the sum, and divides. Backward it is scaled in place and rounded.
+  void loss_in_fp32(TensorId logits, TensorId labels, TensorId losses) {
+    const double each = numbers() * of_.vocabulary;
+    const double copying = element_ == 2 ? (2 + 4) * each : 0;
+    const TensorId shares = tensor("softmax of logits", TensorKind::activation, (*this)[logits].shape, 4, "fp32");
+    forward("loss",
+            {.kind = "cross_entropy",
+             .loop = "b s v, b s -> b s, b s v",
+             .flops = 5 * each,
+             .reduces = "v 3",
+             .moved = copying + (4 + 8 + 8 + 4 + 8) * each,
+             .launches = element_ == 2 ? 6.0 : 5.0},
+            {logits, labels}, {losses, shares});
+    end_stage([=, this](TensorId) {
+      const TensorId d = gradient(logits);
+      backward("loss", "",
+               {.kind = "cross_entropy",
+                .loop = "b s v, b s -> b s v",
+                .flops = 3 * each,
+                .moved = 8 * each + copying,
+                .launches = element_ == 2 ? 2.0 : 1.0},
+               {shares, labels}, {d});
+      return d;
+    });
+  }
+
   const TransformerChain& of_;
-  bool has_dropout_;
+  bool has_dropout_, is_megatron_;
   std::int64_t samples_, tokens_, width_, heads_, head_size_;
   std::optional<TensorId>
       memory_gradient_;  // of what the encoder made: the sum of those that the decoder's layers give

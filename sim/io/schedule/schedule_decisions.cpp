@@ -39,6 +39,7 @@ const Field<Axis, JsonCursor> axis_fields[] = {
     {"ranks", required, [](Axis& axis, JsonCursor c) { axis.ranks = positive(c); }},
     {"collectives", optional, [](Axis& axis, JsonCursor c) { axis.way = one_of<CollectiveWay>(c); }},
     {"shares_micro_batches", optional, [](Axis& axis, JsonCursor c) { axis.shares_micro_batches = c.boolean(); }},
+    {"scatters", optional, [](Axis& axis, JsonCursor c) { axis.scatters = c.boolean(); }},
 };
 
 const Field<Decisions::Padding, JsonCursor> padding_fields[] = {
@@ -107,6 +108,7 @@ std::string decisions_text(const Decisions& decisions) {
     Json& one = object["mesh"].emplace_back(
         Json{{"axis", axis.name}, {"ranks", axis.ranks}, {"collectives", written(axis.way)}});
     if (axis.shares_micro_batches) one["shares_micro_batches"] = true;
+    if (axis.scatters) one["scatters"] = true;
   }
   if (decisions.main_gradients != MainGradients::as_parameters) {
     object["main_gradients"] = written(decisions.main_gradients);
