@@ -141,6 +141,19 @@ TEST_CASE("a folded platform shares out what its ranks share", "[hybrid]") {
         "a mesh of 8 ranks, but 'machine' has 4 devices");
 }
 
+TEST_CASE("links between stages carry shares that the next stage gathers", "[hybrid]") {
+  const Platform platform =
+      std::get<Platform>(folded(two_by_two(), {{{.name = "tensor", .ranks = 2, .scatters = true}}}));
+  // A share a rank over half a link of 8 GB/s, the whole gathered in a node: 2 us and half of 64 MB at 20 GB/s.
+  const double gathering = (2e-6 + 32e6 / 20e9) / 64e6;
+  const auto between = route_between(platform, platform.devices[0].memory, platform.devices[1].memory);
+  REQUIRE(between);
+  CHECK(between->bandwidth.value == Approx(1 / (1 / (2 * 4e9) + gathering)));
+  CHECK(between->latency.value == Approx(12e-6));
+  CHECK(route_between(platform, platform.devices[0].memory, *platform.devices[0].host)->bandwidth.value ==
+        Approx(10e9));
+}
+
 // Three nodes of two GPUs, two ranks each, and two fabrics, of which a node takes the one whose link is named first:
 // the middle one has other ways back to the first than the first has to it.
 TEST_CASE("a folded platform shares links that only the way to the stage before takes", "[hybrid]") {

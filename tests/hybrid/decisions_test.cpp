@@ -66,7 +66,7 @@ TEST_CASE("decisions of a file give the problem that their search gave", "[hybri
         "megatron", "megatron(tensor=2,sequence=yes,main_gradients=fp32)|zero1|1f1b",
         "megatron(tensor=2,sequence=yes,asynchronous=yes)|zero1|1f1b", "piper", "piper|rotor", "tofu|1f1b(cut=joint)",
         "adam8bit|hsm2dl(devices=2)|data_parallel", "context(ranks=2)|megatron(tensor=2)|1f1b",
-        "recompute_ops|context(way=all_to_all)"}) {
+        "megatron(tensor=2,scatter=yes)|1f1b", "recompute_ops|context(way=all_to_all)"}) {
     CAPTURE(spec);
     const std::vector<Pass> passes = parse_spec(spec, "test");
     const Problem problem = whole_model(), searched = transformed(problem, passes);
