@@ -141,10 +141,9 @@ struct Names<Optimizer> {
 
 template <>
 struct Names<UpdateKernels> {
-  static constexpr std::array all{std::pair{UpdateKernels::fused, "fused"},
-                                  std::pair{UpdateKernels::foreach, "foreach"},
-                                  std::pair{UpdateKernels::single, "single"},
-                                  std::pair{UpdateKernels::megatron, "megatron"}};
+  static constexpr std::array all{
+      std::pair{UpdateKernels::fused, "fused"}, std::pair{UpdateKernels::foreach, "foreach"},
+      std::pair{UpdateKernels::single, "single"}, std::pair{UpdateKernels::megatron, "megatron"}};
 };
 
 template <>

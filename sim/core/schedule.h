@@ -119,8 +119,8 @@ enum class Optimizer : std::uint8_t { none, sgd, momentum, adam };
 /// as_parameters.
 enum class States : std::uint8_t { by_dtype, fp32, as_parameters };
 /// How a device launches the updates that --optimizer makes: `fused`, kernels that do all of it for many parameters;
-/// `foreach`, kernels that do one operation for many; `single`, a kernel for each update; `megatron`, those of the whole
-/// step of Megatron-LM's optimizer in mixed precision.
+/// `foreach`, kernels that do one operation for many; `single`, a kernel for each update; `megatron`, those of the
+/// whole step of Megatron-LM's optimizer in mixed precision.
 enum class UpdateKernels : std::uint8_t { fused, foreach, single, megatron };
 enum class Gradients : std::uint8_t { fresh, existing };  ///< fresh: appear at the first backward that makes them
 
