@@ -187,10 +187,7 @@ def report(sort, rows):
         print(f"  {gpu} by {lender}: {len(ratios)} rows, [{of_nine_tenths(own, 0.1):.3g}, {of_nine_tenths(own, 0.9):.3g}]")
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    folder = pathlib.Path(sys.argv[1])
+def report_all(folder):
     report("product", products(folder))
     report("fp8_product", narrow_products(folder))
     report("attention", attention(folder))
@@ -200,6 +197,12 @@ def main():
     for sort in ("elementwise", "norm", "softmax"):
         report(sort, moving(folder, sort))
     report("collectives", collectives(folder))
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    report_all(pathlib.Path(sys.argv[1]))
 
 
 if __name__ == "__main__":
