@@ -259,7 +259,7 @@ TEST_CASE("a GPU's generation is not that of another whose name begins alike", "
     card.model = model;
     return nearest_efficiency(card)->name;
   };
-  for (const char* model : {"Quadro RTX 4000", "Quadro RTX 5000", "NVIDIA RTX 4000", "NVIDIA T400 4GB",
+  for (const char* model : {"Quadro RTX 4000", "Quadro RTX 5000", "NVIDIA RTX 4000", "NVIDIA T400 4GB", "Another L4000",
                             "AMD Instinct MI300X", "NVIDIA RTX A4000", "NVIDIA A10"}) {
     CAPTURE(model);
     CHECK(nearest_to(model) == "a100_sxm");
