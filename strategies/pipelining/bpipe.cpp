@@ -47,7 +47,7 @@ std::vector<Turn> evicting(const std::vector<Turn>& turns, std::uint32_t most) {
 std::vector<PartitionOutcome> bpipe_partition(const Problem& problem, const LineOptions& options,
                                               std::span<const std::optional<Bytes>> budgets) {
   if (problem.mesh && std::ranges::any_of(problem.mesh->axes, &Axis::scatters)) {
-    throw InputError("bpipe: megatron's scatter=yes: what a device hands to its partner is no copy of the others'");
+    throw InputError("bpipe: megatron's scatter=yes: each device hands its partner values of its own");
   }
   const std::uint32_t p = ranks_of(problem, options, "bpipe"), most = (p + 3) / 2;
   std::vector<std::uint32_t> warm_up;

@@ -91,7 +91,7 @@ TEST_CASE("what scatter and ops cannot do is refused with the reason", "[hybrid]
         "megatron: scatter=yes: with sequence=yes values between stages are shares already");
   const char* spec = "megatron(tensor=2,scatter=yes)|bpipe";
   CHECK(complaint_of([&] { plan(problem_on(trace, "h100_sxm_8", 8, spec), parse_spec(spec, "test"), std::nullopt); }) ==
-        "bpipe: megatron's scatter=yes: what a device hands to its partner is no copy of the others'");
+        "bpipe: megatron's scatter=yes: each device hands its partner values of its own");
   CHECK(complaint_of([] { synthetic_model("transformer:ops=megatron"); }) == "transformer: ops: only of view=graph");
 }
 
