@@ -266,7 +266,7 @@ const ResultField fields[] = {
        if (!of.problem || !of.problem->states) return nullptr;
        return written(*of.problem->states);
      }},
-    {"update_kernels", text, sometimes, no_updates, "", "how devices launch updates: `fused`, `foreach` or `single`",
+    {"update_kernels", text, sometimes, no_updates, "", "how devices launch updates: `fused`, `foreach`, `single` or `megatron`",
      [](const Result& of) -> Json {
        if (!of.problem || !of.problem->states) return nullptr;
        return written(of.problem->update_kernels);

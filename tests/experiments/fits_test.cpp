@@ -260,7 +260,8 @@ TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") 
         "--batch: 'resnet50_b8_cpu' has no 'batch': a trace file is as it was measured\n");
   CHECK(complaint("vit_base -p h200 --sequence 4") == "--sequence: 'vit_base' has no 'sequence'\n");
   CHECK(complaint("llama3_8b -p h200 --precision fp8").find("--precision: expected bf16, mixed, amp") == 0);
-  CHECK(complaint("mixtral_8x7b -p h200 --precision amp").find("dtype=amp: not with experts") != std::string::npos);
+  CHECK(complaint("llama3_8b -p h200 --train qlora --precision amp").find("dtype=amp: not with base=nf4") !=
+        std::string::npos);
   CHECK(complaint("gpt2 -p ideal") == "--memory: needed, since the memory of 'ideal' is unlimited\n");
   CHECK(complaint("gpt2 -p h200 --context 1").find("--context: missing unit") == 0);
   CHECK(complaint("gpt2 -p h200 --margin 5") == "--margin: expected a share from 0 % to 100 %, found '5'\n");
