@@ -55,6 +55,14 @@ std::int64_t numbers_of(const Graph& graph, const Op& update) {
   return numbers;
 }
 
+/// Of an update: bytes of the roots of its second moment.
+Bytes root_of(const Graph& graph, const Op& op) {
+  if (op.phase != Phase::update) return {};
+  const auto state =
+      std::ranges::find_if(op.mutates, [&](TensorId t) { return graph[t].kind == TensorKind::optimizer_state; });
+  return state == op.mutates.end() ? Bytes{} : graph[*state].bytes;
+}
+
 /// Whether it changes an fp32 copy of a narrower parameter: that comes first of its states.
 bool has_copies(const Graph& graph, const Op& update, Optimizer optimizer, std::int64_t numbers) {
   Bytes states;
@@ -130,6 +138,15 @@ std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::siz
   return kernels + (chunks > 0 ? 1 : 0);
 }
 
+void keep_own_roots(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
+  if (optimizer != Optimizer::adam || kernels != UpdateKernels::foreach) return;
+  Bytes roots;
+  for (const Op& op : graph.ops) roots += root_of(graph, op);
+  for (Op& op : graph.ops) {
+    if (op.phase == Phase::update) op.workspace = roots;
+  }
+}
+
 void launch_together(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
   if (optimizer == Optimizer::none || kernels == UpdateKernels::single) return;
   std::vector<Op*> updates;
@@ -139,9 +156,7 @@ void launch_together(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
     if (op.phase != Phase::update) continue;
     updates.push_back(&op);
     numbers.push_back(numbers_of(graph, op));
-    const auto state =
-        std::ranges::find_if(op.mutates, [&](TensorId t) { return graph[t].kind == TensorKind::optimizer_state; });
-    if (state != op.mutates.end()) roots += graph[*state].bytes;
+    roots += root_of(graph, op);
   }
   if (updates.empty()) return;
   if (kernels == UpdateKernels::megatron) return launch_as_megatron(graph, optimizer, updates, numbers);

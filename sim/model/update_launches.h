@@ -22,4 +22,8 @@ std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::siz
 /// Shares launches out evenly among the graph's updates, all of them made by --optimizer.
 void launch_together(Graph&, Optimizer, UpdateKernels);
 
+/// Of a rank's graph, whose updates launch_together() has seen before they were shared out: the roots that `foreach`
+/// keeps are of the rank's own shares.
+void keep_own_roots(Graph&, Optimizer, UpdateKernels);
+
 }  // namespace plimsoll

@@ -17,6 +17,7 @@
 #include "sim/mesh/rank_graph.h"
 #include "sim/model/stage_chain.h"
 #include "sim/model/stage_exchanges.h"
+#include "sim/model/update_launches.h"
 #include "strategies/hybrid/built.h"
 
 namespace plimsoll {
@@ -266,6 +267,7 @@ Problem for_planners(Problem problem, bool plans_stages, Backward backward, std:
   CollectiveTimes times = or_throw(CollectiveTimes::on(problem.platform, *problem.mesh));
   set_collective_seconds(problem.graph, *problem.mesh, times);
   for (std::string& note : times.unequal_axes()) problem.notes.push_back(std::move(note));
+  if (problem.states) keep_own_roots(problem.graph, problem.optimizer, problem.update_kernels);
   problem.platform = or_throw(folded(problem.platform, *problem.mesh));
   if (plans_stages && !problem.chain) problem = or_throw(as_chain(std::move(problem), backward));
   return problem;

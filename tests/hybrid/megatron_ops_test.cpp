@@ -6,7 +6,9 @@
 #include <map>
 #include <string>
 
+#include "platforms/platform_file.h"
 #include "strategies/compose/spec.h"
+#include "strategies/compose/transformed.h"
 #include "tests/bad_input.h"
 #include "tests/hybrid/judged_plan.h"
 #include "traces/models/synthetic.h"
@@ -82,6 +84,19 @@ TEST_CASE("models with Megatron-LM's ops are planned by all sorts of passes", "[
         "recompute_ops|megatron(tensor=2,sequence=yes)|1f1b", "megatron(tensor=2)|zb_h1", "zero3|full_recompute"}) {
     CAPTURE(spec);
     judged_plan(problem_on(trace, "h100_sxm_8", 8, spec), spec);
+  }
+}
+
+TEST_CASE("roots that foreach keeps are of a rank's own shares", "[hybrid]") {
+  const std::vector<Pass> passes = parse_spec("megatron(tensor=2)|zero1(ranks=2)", "test");
+  auto made =
+      make_problem(synthetic_model(sizes), load_platform("h100_sxm_8"),
+                   {.micro_batches = 2, .optimizer = Optimizer::adam, .update_kernels = UpdateKernels::foreach});
+  const Problem rank = transformed(std::get<Problem>(std::move(made)), passes);
+  std::int64_t states = 0;  // an fp32 copy and two moments
+  for (const Tensor& t : rank.graph.tensors) states += t.kind == TensorKind::optimizer_state ? t.bytes.count : 0;
+  for (const Op& op : rank.graph.ops) {
+    if (op.phase == Phase::update) CHECK(op.workspace.count == states / 3);
   }
 }
 

@@ -205,10 +205,10 @@ std::vector<OpChoice> TitanModel::choices(const std::vector<TitanCandidate>& can
     return one > other || (one == other && graph_.ops[candidates[a].op].name < graph_.ops[candidates[b].op].name);
   });
   const auto bytes = [&](std::size_t c) { return static_cast<double>(candidates[c].bytes.count); };
-  const auto fill = [&](double gap, const std::vector<std::size_t>& order, Decided what, const auto& may, bool over) {
+  const auto fill = [&](double gap, Decided what, const auto& may, bool over) {
     constexpr double almost = 0.95;
     double placed = 0;
-    for (const std::size_t c : order) {
+    for (const std::size_t c : ranked) {
       if (decided[c] != Decided::no || !may(c) || bytes(c) > gap - placed) continue;
       decided[c] = what;
       placed += bytes(c);
@@ -216,7 +216,7 @@ std::vector<OpChoice> TitanModel::choices(const std::vector<TitanCandidate>& can
     const double rest = gap - placed;
     if (!over || rest <= 0) return placed;
     std::optional<std::size_t> least;
-    for (const std::size_t c : order) {
+    for (const std::size_t c : ranked) {
       if (decided[c] != Decided::no || !may(c) || bytes(c) < rest * almost) continue;
       if (!least || bytes(c) < bytes(*least)) least = c;
     }
@@ -228,10 +228,10 @@ std::vector<OpChoice> TitanModel::choices(const std::vector<TitanCandidate>& can
     return !is_collective_kind(graph_.ops[candidates[c].op]) && candidates[c].bytes >= titan_least_moved;
   };
   const auto any = [](std::size_t) { return true; };
-  const double moved = fill(shares.move * all, ranked, Decided::moved, may_move, false);
-  const std::vector<std::size_t> cheapest(ranked.rbegin(), ranked.rend());
-  const double repeated = fill((1 - shares.move - shares.keep) * all, cheapest, Decided::repeated, any, false);
-  fill(all - moved - repeated - shares.keep * all, cheapest, Decided::repeated, any, true);
+  const double moved = fill(shares.move * all, Decided::moved, may_move, false);
+  std::ranges::reverse(ranked);  // the cheapest first
+  const double repeated = fill((1 - shares.move - shares.keep) * all, Decided::repeated, any, false);
+  fill(all - moved - repeated - shares.keep * all, Decided::repeated, any, true);
   std::vector<OpChoice> choices;
   for (const Decided each : decided) {
     choices.push_back(each == Decided::moved      ? OpChoice::offload

@@ -359,8 +359,8 @@ class ListedIteration {
     }
     const bool is_view = only_names(row) && !launches(row.forward) && !op.inputs.empty();
     add_parameters(r, op);
-    const std::optional<StorageId> storage = is_view ? std::optional(made_[op.inputs[0]].storage) : std::nullopt;
-    values_[r] = tensor(row.name, TensorKind::activation, row.shape, row.dtype, storage);
+    values_[r] = is_view ? tensor(row.name, TensorKind::activation, row.shape, row.dtype, made_[op.inputs[0]].storage)
+                         : tensor(row.name, TensorKind::activation, row.shape, row.dtype);
     op.outputs = {*values_[r]};
     const bool shares = is_view && made_[*values_[r]].storage == made_[op.inputs[0]].storage;
     if (row.backward > 0) add_marks(r, op);
