@@ -30,12 +30,21 @@ Bytes least_for_updates(const PartTask& task, std::span<const Pass> memory) {
   return tape_cost(task.problem, task.part(), tape_of_ops(task.problem.graph, store_all_ops(task))).at_updates;
 }
 
+/// Whether the tape itself runs updates, or says where their states are: its planner, which a portfolio may have taken,
+/// has counted what they take.
+bool plans_updates(const Graph& graph, const Tape& tape) {
+  return !tape.end.empty() || !tape.homes.empty() || std::ranges::any_of(tape.actions, [&](const Action& action) {
+    return action.kind == ActionKind::run && graph[action.op].phase == Phase::update;
+  });
+}
+
 /// The outcome of planners within a budget, for a problem whose updates take so much.
-TapeOutcome with_updates(TapeOutcome outcome, Bytes updates, std::optional<Bytes> budget) {
+TapeOutcome with_updates(const Graph& graph, TapeOutcome outcome, Bytes updates, std::optional<Bytes> budget) {
   if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
     if (none->smallest) none->smallest = std::max(*none->smallest, updates);
     return outcome;
   }
+  if (plans_updates(graph, std::get<PlannedTape>(outcome).tape)) return outcome;
   if (budget && *budget < updates) return Infeasible{"updates with their workspaces need more", updates};
   auto& tape = std::get<PlannedTape>(outcome);
   tape.peak = std::max(tape.peak, updates);
@@ -55,7 +64,7 @@ std::vector<PartsOutcome> on_one_device(const Problem& problem, std::span<const 
   const Bytes updates = least_for_updates(task, memory);
   std::vector<PartsOutcome> outcomes;
   for (std::size_t b = 0; b < budgets.size(); ++b) {
-    TapeOutcome outcome = with_updates(std::move(tapes[b]), updates, budgets[b]);
+    TapeOutcome outcome = with_updates(problem.graph, std::move(tapes[b]), updates, budgets[b]);
     if (Infeasible* none = std::get_if<Infeasible>(&outcome)) {
       outcomes.emplace_back(std::move(*none));
       continue;

@@ -95,5 +95,15 @@ TEST_CASE("plans with updates by all kernels are legal, and take what was promis
   }
 }
 
+TEST_CASE("a portfolio promises the peak of updates that a member of it has placed", "[updates]") {
+  for (const UpdateKernels kernels : {UpdateKernels::foreach, UpdateKernels::megatron}) {
+    CAPTURE(written(kernels));
+    judged(problem_of(
+               synthetic_model("transformer:layers=2,width=64,heads=4,view=graph,vocabulary=64,sequence=8,dtype=fp16"),
+               load_platform("h200"), {.optimizer = Optimizer::adam, .update_kernels = kernels}),
+           "portfolio");
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
