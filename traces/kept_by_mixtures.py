@@ -9,39 +9,13 @@ capacity an expert takes the first rows that come, as many as Megatron-LM rounds
 rows that are missing read the first token and count nothing. Tokens are routed by a router that favours some experts, so that
 rows are dropped. Printed are bytes that are kept, counted by storage, without parameters, and how many rows experts have.
 """
-import gc
 import math
-import weakref
 
 import torch
 
+from kept_tensors import kept_by
+
 WIDTH, INNER, EXPERTS, TOP_K, SAMPLES, TOKENS = 64, 160, 4, 2, 2, 32
-
-
-def storage_of(tensor):
-    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-
-
-class Held:
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-
-def kept_by(forward, left_out):
-    """As kept_tensors.py, whose storages PyTorch 1.13 does not have."""
-    ours, held = {storage_of(each).data_ptr() for each in left_out}, []
-
-    def pack(saved):
-        made = Held(saved)
-        held.append(weakref.ref(made))
-        return made
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda made: made.tensor):
-        result = forward()
-    gc.collect()
-    alive = [storage_of(made.tensor) for made in (each() for each in held) if made is not None]
-    del result
-    return sum({each.data_ptr(): each.nbytes() for each in alive if each.data_ptr() not in ours}.values())
 
 
 class Mixture(torch.nn.Module):

@@ -1,9 +1,15 @@
-"""What autograd keeps for a forward, counted by storage. For kept_by_llama.py, kept_by_models.py and kept_under_autocast.py."""
+"""What autograd keeps for a forward, counted by storage. For kept_by_llama.py, kept_by_models.py,
+kept_by_mixtures.py and kept_under_autocast.py."""
 
 import gc
 import weakref
 
 import torch
+
+
+def storage_of(tensor):
+    """PyTorch 1.13 has no untyped ones."""
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
 
 
 class Held:
@@ -16,7 +22,7 @@ class Held:
 def kept_by(forward, left_out):
     """Bytes that autograd keeps of what `forward()` computes, without the tensors `left_out`: for as long as its result is
     there. What it kept for a result that nobody reads is gone by then."""
-    ours = {each.untyped_storage().data_ptr() for each in left_out}
+    ours = {storage_of(each).data_ptr() for each in left_out}
     held = []
 
     def pack(saved):
@@ -27,6 +33,6 @@ def kept_by(forward, left_out):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda made: made.tensor):
         result = forward()
     gc.collect()
-    alive = [made.tensor.untyped_storage() for made in (each() for each in held) if made is not None]
+    alive = [storage_of(made.tensor) for made in (each() for each in held) if made is not None]
     del result
     return sum({each.data_ptr(): each.nbytes() for each in alive if each.data_ptr() not in ours}.values())
