@@ -48,7 +48,7 @@ const Field<MeasuredRunDraft, const YamlCursor&> measured_run_fields[] = {
     {"measured", optional, read_measured_time},
     {"measured_peak", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.peak = c.bytes(); }},
     {"measured_reserved", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.reserved = c.bytes(); }},
-    {"choice", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.choice = c.string(); }},
+    {"choice", optional, [](MeasuredRunDraft&, const YamlCursor& c) { c.string(); }},  // of older files, and unused
     {"not_expressed", optional, [](MeasuredRunDraft& d, const YamlCursor& c) { d.run.why_not = c.string(); }},
 };
 

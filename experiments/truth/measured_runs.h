@@ -17,7 +17,6 @@ namespace plimsoll {
 struct MeasuredRun {
   std::string name;
   Question question;                ///< its platform without efficiencies; empty where it is not expressed
-  std::string choice;               ///< runs of one choice do the same work: who knows their times takes the fastest
   std::string why_not;              ///< the run is not expressed
   std::optional<Seconds> measured;  ///< of an iteration; unset: only runs that are not expressed
   std::optional<Bytes> peak;        ///< allocated, of the fullest device

@@ -17,6 +17,7 @@
 #include "platforms/nearest_efficiency.h"
 #include "platforms/platform_file.h"
 #include "sim/core/expects.h"
+#include "sim/io/reference_options.h"
 #include "sim/ops/efficiency.h"
 
 namespace plimsoll {
@@ -74,8 +75,75 @@ struct Prediction {
   TruthFactor factor{};
 };
 
-double sign_of(double value) {
-  return value > 0 ? 1 : value < 0 ? -1 : 0;
+/// Vocabularies are padded to 128 t for t tensor ranks. All paddings of one for ranks that divide 16 are equal once
+/// they are padded for 16, too.
+constexpr std::int64_t vocabulary_multiple = std::int64_t{128} * 16;
+
+std::int64_t samples_in(std::span<const ReferenceNumber> numbers) {
+  const ReferenceNumber* batch = number_named(numbers, "batch");
+  return batch != nullptr ? batch->value : 1;
+}
+
+/// The same text for all references of a model: each number is written, in one order.
+std::string model_of(std::string reference, std::span<const ReferenceNumber> numbers) {
+  for (const ReferenceNumber& number : numbers) {
+    std::int64_t value = number.value;
+    if (number.name == "batch") value = 1;
+    if (number.name == "vocabulary")
+      value = (value + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
+    reference = with_number(reference, number, value);
+  }
+  const std::size_t colon = reference.find(':');
+  if (numbers.empty() || colon == std::string::npos) return reference;
+  std::vector<std::string> options;
+  for (std::size_t from = colon + 1; from <= reference.size();) {
+    const std::size_t to = std::min(reference.find(',', from), reference.size());
+    options.push_back(reference.substr(from, to - from));
+    from = to + 1;
+  }
+  std::ranges::sort(options);
+  return fmt::format("{}:{}", reference.substr(0, colon), fmt::join(options, ","));
+}
+
+/// What all names begin with, up to a comma or a blank.
+std::string common_name(std::span<const TruthRow* const> rows) {
+  std::string common = rows.front()->run->name;
+  for (const TruthRow* row : rows) {
+    const std::string& name = row->run->name;
+    if (name == common) continue;
+    const auto differ = std::ranges::mismatch(common, name);
+    const char next = differ.in1 == common.end() ? *differ.in2 : differ.in2 == name.end() ? *differ.in1 : 'x';
+    const bool ends_there = next == ',' || next == ' ';
+    common.erase(differ.in1, common.end());
+    if (ends_there) continue;
+    const std::size_t comma = common.find_last_of(',');
+    common.erase(comma != std::string::npos ? comma : common.find_last_of(' ') + 1);
+  }
+  while (common.ends_with(' ') || common.ends_with(',')) common.pop_back();
+  return common.empty() ? rows.front()->run->name : common;
+}
+
+double measured(const TruthRow* row) {
+  return row->run->measured->value;
+}
+double predicted(const TruthRow* row) {
+  return row->whole().value;
+}
+
+/// Agreeing pairs less contradicting ones, over the mean of the pairs that differ in each of both.
+std::optional<double> kendall_tau_b(std::span<const TruthRow* const> rows) {
+  double agreeing = 0, differ_in_predicted = 0, differ_in_measured = 0;
+  for (std::size_t a = 0; a < rows.size(); ++a) {
+    for (std::size_t b = a + 1; b < rows.size(); ++b) {
+      const auto by_prediction = predicted(rows[a]) <=> predicted(rows[b]);
+      const auto by_measurement = measured(rows[a]) <=> measured(rows[b]);
+      differ_in_predicted += by_prediction != 0 ? 1 : 0;
+      differ_in_measured += by_measurement != 0 ? 1 : 0;
+      if (by_prediction != 0 && by_measurement != 0) agreeing += by_prediction == by_measurement ? 1 : -1;
+    }
+  }
+  if (differ_in_predicted == 0 || differ_in_measured == 0) return std::nullopt;
+  return agreeing / std::sqrt(differ_in_predicted * differ_in_measured);
 }
 
 }  // namespace
@@ -94,35 +162,49 @@ RelativeErrors relative_errors(std::span<const double> errors) {
   return summary;
 }
 
-ChosenRun chosen_run(std::string choice, std::span<const TruthRow* const> rows) {
-  EXPECTS(rows.size() > 1);
-  const auto measured = [](const TruthRow* row) { return row->run->measured->value; };
-  const auto predicted = [](const TruthRow* row) { return row->whole().value; };
-  double agreeing = 0, pairs = 0;
-  for (std::size_t a = 0; a < rows.size(); ++a) {
-    for (std::size_t b = a + 1; b < rows.size(); ++b, ++pairs) {
-      agreeing += sign_of(predicted(rows[a]) - predicted(rows[b])) * sign_of(measured(rows[a]) - measured(rows[b]));
-    }
-  }
-  const TruthRow* chosen = *std::ranges::min_element(rows, {}, predicted);
-  const TruthRow* fastest = *std::ranges::min_element(rows, {}, measured);
-  return {std::move(choice), rows.size(), agreeing / pairs, measured(chosen) / measured(fastest) - 1};
+SharedWork shared_work(const TruthRow& row) {
+  const Question& question = row.run->question;
+  const std::vector<ReferenceNumber> numbers = model_numbers(question.trace);
+  return {.model = model_of(question.trace, numbers),
+          .platform = question.platform,
+          .efficiency = row.group->efficiency,
+          .samples = static_cast<std::uint32_t>(samples_in(numbers)) * question.micro_batches,
+          .optimizer = question.optimizer,
+          .states = question.states,
+          .update_kernels = question.update_kernels,
+          .gradients = question.gradients};
 }
 
-std::vector<ChosenRun> chosen_runs(std::span<const TruthRow> rows) {
-  std::vector<std::pair<std::string, std::vector<const TruthRow*>>> choices;
+PlanOrder plan_order(std::vector<const TruthRow*> rows) {
+  EXPECTS(rows.size() > 1);
+  PlanOrder order;
+  const SharedWork work = shared_work(*rows.front());
+  order.name = fmt::format("{}, {} {} on {}", common_name(rows), work.samples, work.samples == 1 ? "sample" : "samples",
+                           work.platform);
+  order.tau = kendall_tau_b(rows);
+  order.taken = *std::ranges::min_element(rows, [](const TruthRow* a, const TruthRow* b) {
+    return std::pair(predicted(a), -measured(a)) < std::pair(predicted(b), -measured(b));
+  });
+  order.fastest = *std::ranges::min_element(rows, {}, measured);
+  order.regret = measured(order.taken) / measured(order.fastest) - 1;
+  order.rows = std::move(rows);
+  return order;
+}
+
+std::vector<PlanOrder> plan_orders(std::span<const TruthRow> rows) {
+  std::vector<std::pair<SharedWork, std::vector<const TruthRow*>>> works;
   for (const TruthRow& row : rows) {
-    if (row.run->choice.empty() || !row.reason.empty()) continue;
-    const auto same = [&](const auto& choice) { return choice.first == row.run->choice; };
-    auto found = std::ranges::find_if(choices, same);
-    if (found == choices.end()) found = choices.emplace(choices.end(), row.run->choice, std::vector<const TruthRow*>());
+    if (!row.reason.empty()) continue;
+    const SharedWork work = shared_work(row);
+    auto found = std::ranges::find(works, work, &std::pair<SharedWork, std::vector<const TruthRow*>>::first);
+    if (found == works.end()) found = works.insert(works.end(), {work, {}});
     found->second.push_back(&row);
   }
-  std::vector<ChosenRun> chosen;
-  for (const auto& [choice, of] : choices) {
-    if (of.size() > 1) chosen.push_back(chosen_run(choice, of));
+  std::vector<PlanOrder> orders;
+  for (auto& [work, of] : works) {
+    if (of.size() > 1) orders.push_back(plan_order(std::move(of)));
   }
-  return chosen;
+  return orders;
 }
 
 std::optional<std::vector<TruthRow>> truth_of(std::span<const MeasuredGroup> groups, bool every_factor,

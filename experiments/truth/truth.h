@@ -61,18 +61,37 @@ struct RelativeErrors {
 };
 RelativeErrors relative_errors(std::span<const double> errors);
 
-/// Runs that do the same work: whether predictions order them as measurements do (Kendall's tau-a; ties agree with
-/// nothing and contradict nothing), and by how much the run that is predicted to be the fastest is slower than the
-/// fastest.
-struct ChosenRun {
-  std::string choice;
-  std::size_t runs = 0;
-  double tau = 0, regret = 0;
-};
-ChosenRun chosen_run(std::string choice, std::span<const TruthRow* const> rows);
+/// What runs have in common that do the same work on the same devices by plans of their own: model, platform, samples
+/// of an iteration, optimizer. Plans differ in their strategies and sizes of micro-batches, and in the vocabulary,
+/// which Megatron-LM pads to a multiple of 128 a tensor rank.
+struct SharedWork {
+  std::string model;  ///< its reference, with each number, of one sample and a vocabulary as padded for 16 tensor ranks
+  std::string platform, efficiency;
+  std::uint32_t samples = 0;  ///< of an iteration; where a model's own are not known, its micro-batches
+  Optimizer optimizer{};
+  States states{};
+  UpdateKernels update_kernels{};
+  Gradients gradients{};
 
-/// The same of all choices of two runs or more, in the order of their first runs.
-std::vector<ChosenRun> chosen_runs(std::span<const TruthRow> rows);
+  friend bool operator==(const SharedWork&, const SharedWork&) = default;
+};
+SharedWork shared_work(const TruthRow&);
+
+/// Runs of the same work, predicted and measured.
+struct PlanOrder {
+  std::string name;  ///< what names of its runs begin with, samples and platform
+  std::vector<const TruthRow*> rows;
+  std::optional<double> tau;          ///< Kendall's tau-b; unset where all predictions or all measurements are equal
+  const TruthRow* taken = nullptr;    ///< predicted as the fastest; of equals the slowest as measured
+  const TruthRow* fastest = nullptr;  ///< as measured
+  double regret = 0;                  ///< measured time of `taken` over that of `fastest`, less 1
+};
+
+/// Throws where fewer than two runs are given.
+PlanOrder plan_order(std::vector<const TruthRow*> rows);
+
+/// Of all works with two predicted runs or more, in the order of their first ones.
+std::vector<PlanOrder> plan_orders(std::span<const TruthRow> rows);
 
 /// Predicts runs by worker processes: whole and by rooflines, or by every factor. In the order of the file, with those
 /// that are not expressed. Nothing where it was interrupted.

@@ -113,11 +113,11 @@ std::string command_of(const TruthRow& row) {
   return text + " --engine event";
 }
 
-Json run_json(const TruthRow& row) {
+Json run_json(const TruthRow& row, const std::string& choice) {
   const Question& question = row.run->question;
   return {{"group", row.group->name},
           {"name", row.run->name},
-          {"choice", row.run->choice.empty() ? Json(nullptr) : Json(row.run->choice)},
+          {"choice", choice.empty() ? Json(nullptr) : Json(choice)},
           {"trace", question.trace},
           {"platform", question.platform},
           {"strategy", question.strategy.text},
@@ -170,13 +170,27 @@ std::string runs_table(std::span<const GroupRows> groups) {
   return text;
 }
 
-std::string order_table(std::span<const ChosenRun> choices) {
+std::string order_table(std::span<const PlanOrder> orders) {
   std::string text =
-      "| choice among | runs | Kendall's tau | the chosen one is slower than the fastest by |\n|---|--:|--:|--:|\n";
-  for (const ChosenRun& each : choices) {
-    text += fmt::format("| {} | {} | {:.2f} | {} |\n", each.choice, each.runs, each.tau, percent_of(each.regret));
+      "| choice among | runs | Kendall's tau-b | the chosen one is slower than the fastest by |\n|---|--:|--:|--:|\n";
+  for (const PlanOrder& each : orders) {
+    text += fmt::format("| {} | {} | {} | {} |\n", each.name, each.rows.size(),
+                        each.tau ? fmt::format("{:.2f}", *each.tau) : "", percent_of(each.regret));
   }
   return text;
+}
+
+/// The name of the order that a run is in; empty: no other run does its work.
+std::string choice_of(const TruthRow& row, std::span<const PlanOrder> orders) {
+  const auto of = std::ranges::find_if(
+      orders, [&](const PlanOrder& order) { return std::ranges::find(order.rows, &row) != order.rows.end(); });
+  return of == orders.end() ? "" : of->name;
+}
+
+Json order_json(const PlanOrder& order) {
+  const auto run = [](const TruthRow& row) { return Json{{"group", row.group->name}, {"name", row.run->name}}; };
+  return {{"choice", order.name},   {"runs", order.rows.size()},  {"tau", order.tau ? Json(*order.tau) : Json(nullptr)},
+          {"regret", order.regret}, {"taken", run(*order.taken)}, {"fastest", run(*order.fastest)}};
 }
 
 std::string gigabytes(Bytes bytes) {
@@ -239,10 +253,11 @@ std::string left_out_table(std::span<const GroupRows> groups) {
 Json truth_json(std::span<const TruthRow> rows) {
   Json json{
       {"groups", Json::array()}, {"runs", Json::array()}, {"choices", Json::array()}, {"not_expressed", Json::array()}};
+  const std::vector<PlanOrder> orders = plan_orders(rows);
   for (const GroupRows& group : by_group(rows)) json["groups"].push_back(group_json(group));
   for (const TruthRow& row : rows) {
     if (row.reason.empty()) {
-      json["runs"].push_back(run_json(row));
+      json["runs"].push_back(run_json(row, choice_of(row, orders)));
     } else {
       json["not_expressed"].push_back(
           {{"group", row.group->name},
@@ -251,28 +266,28 @@ Json truth_json(std::span<const TruthRow> rows) {
            {"reason", row.reason}});
     }
   }
-  for (const ChosenRun& each : chosen_runs(rows)) {
-    json["choices"].push_back(
-        {{"choice", each.choice}, {"runs", each.runs}, {"tau", each.tau}, {"regret", each.regret}});
-  }
+  for (const PlanOrder& each : orders) json["choices"].push_back(order_json(each));
   return json;
 }
 
 std::string truth_csv(std::span<const TruthRow> rows) {
   std::string text =
       "group,run,choice,predicted_s,low_s,high_s,rooflines_s,measured_s,error,predicted_peak_bytes,"
-      "measured_peak_bytes,predicted_reserved_bytes,measured_reserved_bytes,not_expressed\n";
+      "measured_peak_bytes,predicted_reserved_bytes,measured_reserved_bytes,not_expressed,command\n";
+  const std::vector<PlanOrder> orders = plan_orders(rows);
   const auto end = [](const std::optional<Seconds>& of) { return of ? fmt::format("{:.6g}", of->value) : ""; };
   const auto bytes = [](const std::optional<Bytes>& of) { return of ? std::to_string(of->count) : ""; };
   for (const TruthRow& row : rows) {
     const std::string measured = row.run->measured ? fmt::format("{:.6g}", row.run->measured->value) : "";
-    text += fmt::format("{},{},{},", csv_field(row.group->name), csv_field(row.run->name), csv_field(row.run->choice));
+    text += fmt::format("{},{},{},", csv_field(row.group->name), csv_field(row.run->name),
+                        csv_field(choice_of(row, orders)));
     if (row.reason.empty()) {
-      text += fmt::format("{:.6g},{},{},{:.6g},{},{:.4f},{},{},{},{},\n", row.whole().value, end(row.low),
-                          end(row.high), row.rooflines().value, measured, row.error(), bytes(row.peak),
-                          bytes(row.run->peak), bytes(row.reserved), bytes(row.run->reserved));
+      text +=
+          fmt::format("{:.6g},{},{},{:.6g},{},{:.4f},{},{},{},{},,{}\n", row.whole().value, end(row.low), end(row.high),
+                      row.rooflines().value, measured, row.error(), bytes(row.peak), bytes(row.run->peak),
+                      bytes(row.reserved), bytes(row.run->reserved), csv_field(command_of(row)));
     } else {
-      text += fmt::format(",,,,{},,,{},,{},{}\n", measured, bytes(row.run->peak), bytes(row.run->reserved),
+      text += fmt::format(",,,,{},,,{},,{},{},\n", measured, bytes(row.run->peak), bytes(row.run->reserved),
                           csv_field(row.reason));
     }
   }
@@ -281,7 +296,7 @@ std::string truth_csv(std::span<const TruthRow> rows) {
 
 std::vector<TruthTable> truth_tables(std::span<const TruthRow> rows) {
   const std::vector<GroupRows> groups = by_group(rows);
-  std::vector<TruthTable> tables{{"runs", runs_table(groups)}, {"order", order_table(chosen_runs(rows))}};
+  std::vector<TruthTable> tables{{"runs", runs_table(groups)}, {"order", order_table(plan_orders(rows))}};
   for (const GroupRows& group : groups) {
     if (!group.predicted.empty()) tables.push_back({"group " + group.group->name, group_table(group)});
   }

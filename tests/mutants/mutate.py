@@ -129,6 +129,9 @@ def targets_of(test):
     return [f"test_{program}"] + (["plimsoll"] if program == "experiments" else [])
 
 
+modules = os.pathsep.join(str(tree / folder) for folder in ("tests/program", "experiments/papers"))  # as tests/CMakeLists.txt has it
+
+
 def notices(test):
     """Whether the test program, or those of its cases that have the tag or name, fails."""
     program, _, cases = test.partition(" ")
@@ -137,7 +140,7 @@ def notices(test):
         command = ["/usr/bin/python3", program, "--failfast", *cases.split()]
     try:
         ran = subprocess.run(command, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=longest_s,
-                             env={**os.environ, "PLIMSOLL_TESTS": "all", "PYTHONDONTWRITEBYTECODE": "1"})
+                             env={**os.environ, "PLIMSOLL_TESTS": "all", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": modules})
     except subprocess.TimeoutExpired:
         return True
     return ran.returncode != 0

@@ -215,7 +215,7 @@ groups:
     origin: nobody measured it
     efficiency: h200_sxm
     runs:
-      - {name: chain, trace: "uniform:3", platform: ideal, strategy: store_all, optimizer: none, measured: 9 s, choice: c}
+      - {name: chain, trace: "uniform:3", platform: ideal, strategy: store_all, optimizer: none, measured: 9 s}
       - {name: again, trace: "uniform:3", platform: ideal, strategy: chen_sqrt, optimizer: none, measured: 12 s, choice: c}
       - {name: left, measured: 2 s, measured_peak: 3 GB, not_expressed: "for want of a trace"}
 """
