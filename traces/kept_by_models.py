@@ -12,12 +12,17 @@ import torch
 import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.models.mixtral import modeling_mixtral
+from transformers.models.phi import modeling_phi
 
-from kept_by_llama import SAMPLES, TOKENS, kept_of, tensors_in
+from kept_by_llama import SAMPLES, TOKENS, kept_of, moved, tensors_in
 
 SIZES = {"vocab_size": 96, "use_cache": False, "attn_implementation": "sdpa"}
 DECODER = {**SIZES, "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 160,
            "max_position_embeddings": TOKENS, "tie_word_embeddings": False}
+ENCODER = {"vocab_size": 96, "hidden_size": 64, "num_attention_heads": 8, "intermediate_size": 160,
+           "max_position_embeddings": TOKENS, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+           "attn_implementation": "sdpa"}
+ROBERTA = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
 # Heads whose queries have as many numbers as values, for which PyTorch 2.6 has fused attention on a CPU.
 LATENT = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
 
@@ -32,9 +37,31 @@ def gpt2(layers):
 
 
 def bert(layers):
-    return transformers.BertForMaskedLM(transformers.BertConfig(
-        vocab_size=96, hidden_size=64, num_hidden_layers=layers, num_attention_heads=8, intermediate_size=160,
-        max_position_embeddings=TOKENS, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="sdpa"))
+    return transformers.BertForMaskedLM(transformers.BertConfig(**ENCODER, num_hidden_layers=layers))
+
+
+def roberta(layers):
+    return transformers.RobertaForMaskedLM(transformers.RobertaConfig(
+        **{**ENCODER, "max_position_embeddings": TOKENS + 2}, num_hidden_layers=layers, type_vocab_size=1))
+
+
+def distilbert(layers, dropout=0.0):
+    return transformers.DistilBertForMaskedLM(transformers.DistilBertConfig(
+        vocab_size=96, dim=64, n_layers=layers, n_heads=8, hidden_dim=160, max_position_embeddings=TOKENS, dropout=dropout,
+        attention_dropout=0.0, attn_implementation="sdpa"))
+
+
+def distilbert_dropped(layers):
+    return distilbert(layers, dropout=0.1).train()
+
+
+def phi_dropped(layers):
+    return phi(layers, resid_pdrop=0.1).train()
+
+
+def phi(layers, **others):
+    """Positions turn half of a head's numbers."""
+    return transformers.PhiForCausalLM(transformers.PhiConfig(**DECODER, num_hidden_layers=layers, **others))
 
 
 def vit(layers):
@@ -67,6 +94,13 @@ def mixtral(layers):
 def qwen2(layers):
     """Biases of queries, keys and values; the head's weight is the table of tokens."""
     return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**{**DECODER, "tie_word_embeddings": True}, num_hidden_layers=layers))
+
+
+def qwen2_experts(layers):
+    """Two of four experts a token with what shares a softmax gives them, and one for all behind a gate."""
+    return transformers.Qwen2MoeForCausalLM(transformers.Qwen2MoeConfig(
+        **DECODER, num_hidden_layers=layers, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48,
+        shared_expert_intermediate_size=96))
 
 
 def qwen3(layers):
@@ -309,6 +343,7 @@ def opt_eager(layers):
 
 
 def print_parameters():
+    """Of T5's version 1.1, transformers 5 counts a head tied to the table; its files have one of its own."""
     large = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
     wanted = ((transformers.BertForMaskedLM, transformers.BertConfig()),
               (transformers.BertForSequenceClassification, transformers.BertConfig(**large)),
@@ -316,11 +351,26 @@ def print_parameters():
               (transformers.ViTForImageClassification, transformers.ViTConfig(num_labels=1000, **large)),
               (transformers.OPTForCausalLM, transformers.OPTConfig(hidden_size=2048, ffn_dim=8192, num_hidden_layers=24,
                                                                    num_attention_heads=32, word_embed_proj_dim=2048)),
+              (transformers.DistilBertForMaskedLM, transformers.DistilBertConfig()),
+              (transformers.RobertaForMaskedLM, transformers.RobertaConfig(**ROBERTA)),
+              (transformers.RobertaForMaskedLM, transformers.RobertaConfig(**ROBERTA, **large)),
+              (transformers.PhiForCausalLM, transformers.PhiConfig()),
+              (transformers.PhiForCausalLM, transformers.PhiConfig(hidden_size=2560, intermediate_size=10240, num_hidden_layers=32,
+                                                                   partial_rotary_factor=0.4)),
+              (transformers.Qwen2MoeForCausalLM, transformers.Qwen2MoeConfig()),
+              (transformers.Qwen2MoeForCausalLM, transformers.Qwen2MoeConfig(
+                  hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4, num_experts=64,
+                  num_experts_per_tok=8, moe_intermediate_size=2560, shared_expert_intermediate_size=20480)),
               (transformers.MixtralForCausalLM, transformers.MixtralConfig(tie_word_embeddings=False)),
               (transformers.DeepseekV3ForCausalLM, transformers.DeepseekV3Config(tie_word_embeddings=False)))
     for model, config in wanted:
         with torch.device("meta"):
             print(f"{model.__name__}: {sum(each.numel() for each in model(config).parameters())} parameters")
+    gated = {"feed_forward_proj": "gated-gelu", "num_heads": 12, "num_layers": 12, "d_model": 768, "d_ff": 2048}
+    with torch.device("meta"):
+        flan = transformers.T5ForConditionalGeneration(transformers.T5Config(**gated))
+        numbers = sum(each.numel() for each in flan.parameters()) + flan.lm_head.weight.numel()
+    print(f"T5ForConditionalGeneration: {numbers} parameters with a head of its own")
 
 
 class MovedBeside(TorchDispatchMode):
@@ -342,6 +392,23 @@ class MovedBeside(TorchDispatchMode):
         return made
 
 
+def rotated_part(tables_type, turned):
+    """PhiAttention's rotation of the first numbers of each head, and what joins them to the others, under autocast where types
+    differ."""
+    def rotate(q, k, cos, sin):
+        parts = modeling_phi.apply_rotary_pos_emb(q[..., :turned], k[..., :turned], cos, sin)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=tables_type != q.dtype):
+            return [torch.cat((part, each[..., turned:]), -1) for part, each in zip(parts, (q, k))]
+    return rotate
+
+
+def print_rotated(dtype, tables_type, turned=16):
+    q, k = (torch.randn(2, 8, 256, 64, dtype=dtype, requires_grad=True) for _ in range(2))
+    tables = [torch.randn(1, 256, turned, dtype=tables_type) for _ in range(2)]
+    there, back = (each / (2 * q.numel()) for each in moved(rotated_part(tables_type, turned), (q, k, *tables)))
+    print(f"{dtype} with tables of {tables_type}: a rotation of {turned} numbers in 64 moves {there} B a number, back {back}")
+
+
 def print_moved(dtype):
     config = transformers.MixtralConfig(hidden_size=256, intermediate_size=320, num_local_experts=8, num_experts_per_tok=2,
                                         num_attention_heads=8)
@@ -361,8 +428,8 @@ def print_moved(dtype):
 
 def main():
     tokens = torch.randint(0, SIZES["vocab_size"], (SAMPLES, TOKENS))
-    for model in (gpt2, bert, vit, mistral, mixtral, qwen2, qwen3, gemma, gemma2, gemma3, phi3, qwen3_experts, deepseek_v3,
-                  deepseek_v3_experts, lora_of_llama, qlora_of_llama, llama_in_float8):
+    for model in (gpt2, bert, roberta, distilbert, vit, mistral, mixtral, qwen2, qwen2_experts, qwen3, gemma, gemma2, gemma3,
+                  phi, phi3, qwen3_experts, deepseek_v3, deepseek_v3_experts, lora_of_llama, qlora_of_llama, llama_in_float8):
         for dtype in (torch.bfloat16, torch.float32):
             one, two = (kept_of(model(layers).to(dtype), tokens) for layers in (1, 2))
             print(f"{model.__name__}, {dtype}: kept by a layer {two - one} B")
@@ -375,7 +442,9 @@ def main():
         plain.config.final_logit_softcapping = None
         more = kept_of(capped.to(dtype), tokens) - kept_of(plain.to(dtype), tokens)
         print(f"gemma2, {dtype}: kept for its cap {more} B")
-    for model in (gpt2_eager, bert_eager, opt_eager):  # a CPU's dropout keeps factors, 4 bytes each, a GPU's bools
+    for dtype, tables_type in ((torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32), (torch.float32, torch.float32)):
+        print_rotated(dtype, tables_type)
+    for model in (gpt2_eager, bert_eager, opt_eager, distilbert_dropped, phi_dropped):  # a CPU's dropout keeps factors, 4 bytes each, a GPU's bools
         one, two = (kept_of(model(layers).train(), tokens) for layers in (1, 2))
         print(f"{model.__name__}, torch.float32: kept by a layer {two - one} B")
     for dtype in (torch.bfloat16, torch.float32):

@@ -83,7 +83,7 @@ def of_model(model):
 
 
 def print_layers():
-    for model in (models.llama, models.gpt2, models.bert, models.vit, models.qwen2, models.qwen3, models.gemma, models.gemma2,
+    for model in (models.llama, models.gpt2, models.bert, models.phi, models.vit, models.qwen2, models.qwen3, models.gemma, models.gemma2,
                   models.gemma3, models.phi3, models.deepseek_v3, models.lora_of_llama):
         one, two = (of_model(model(layers)) for layers in (1, 2))
         print(f"{model.__name__}: a layer keeps {two[0] - one[0]} B, converts {two[1] - one[1]} times, back {two[2] - one[2]}")

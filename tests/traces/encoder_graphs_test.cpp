@@ -43,6 +43,12 @@ TEST_CASE("a layer of an encoder keeps the bytes that PyTorch keeps", "[traces][
   CHECK(kept_bytes(formula_graph_of(small_bert + "fp32"), "layer1.") == 216'064);
   CHECK(kept_bytes(formula_graph_of(small_bert + "tf32"), "layer1.") == 216'064);
   CHECK(kept_bytes(formula_graph_of(small_bert + "bf16"), "layer1.") == 109'056 + 4 * 64 * 2);
+  for (const char* variant : {",variant=roberta,positions=34", ",variant=distilbert"}) {
+    CHECK(kept_bytes(formula_graph_of(small_bert + "fp32" + variant), "layer1.") == 216'064);
+  }
+  // DistilBERT drops what its MLPs make alone: 232,448 bytes with factors of 4 bytes.
+  CHECK(kept_bytes(formula_graph_of(small_bert + "fp32,dropout=yes,variant=distilbert"), "layer1.") ==
+        232'448 - 3 * 2 * 32 * 64);
   CHECK(kept_bytes(formula_graph_of(small_vit + "fp32"), "layer1.") == 114'784);
   CHECK(kept_bytes(formula_graph_of(small_vit + "bf16"), "layer1.") == 57'936 + 4 * 34 * 2);
 }
@@ -136,6 +142,16 @@ TEST_CASE("the parts beside an encoder's layers launch the ops that PyTorch laun
   CHECK(ops_of(images, Phase::backward, "embedding") == 3);
   CHECK(ops_of(images, Phase::forward, "head") == 2);
   CHECK(ops_of(images, Phase::backward, "head") == 6);
+  // What counts the words before each of RoBERTa's is one op; a slice more is put into zeros for its classifier.
+  const Graph roberta = formula_graph_of(small_bert + "bf16,head=classes,variant=roberta,positions=34"),
+              distilled = formula_graph_of(small_bert + "bf16,head=classes,variant=distilbert");
+  CHECK(ops_of(roberta, Phase::forward, "embedding") == 8);
+  CHECK(ops_of(roberta, Phase::backward, "embedding") == 4);
+  CHECK(ops_of(roberta, Phase::backward, "head") == 10);
+  CHECK(ops_of(distilled, Phase::forward, "embedding") == 4);
+  CHECK(ops_of(distilled, Phase::backward, "embedding") == 4);
+  CHECK(ops_of(distilled, Phase::forward, "head") == 3);
+  CHECK(ops_of(distilled, Phase::backward, "head") == 9);
 }
 
 TEST_CASE("the loss of an encoder is computed in the type of its logits, under autocast in fp32",

@@ -69,6 +69,7 @@ TEST_CASE("configuration files of transformers give the models of their names", 
   for (const auto& [name, options] : {std::pair{"bert_large", ",dropout=yes"},
                                       {"deepseek_v2_lite", ""},
                                       {"deepseek_v3", ""},
+                                      {"distilbert_base", ",dropout=yes"},
                                       {"gemma_7b", ""},
                                       {"gemma2_2b", ""},
                                       {"gemma3_1b", ""},
@@ -77,10 +78,13 @@ TEST_CASE("configuration files of transformers give the models of their names", 
                                       {"mistral_nemo_12b", ""},
                                       {"mixtral_8x22b", ""},
                                       {"opt_6_7b", ",dropout=yes"},
+                                      {"phi2", ""},
                                       {"phi3_mini", ""},
+                                      {"qwen15_moe_a2_7b", ""},
                                       {"qwen25_0_5b", ""},
                                       {"qwen3_0_6b", ""},
                                       {"qwen3_30b_a3b", ""},
+                                      {"roberta_base", ",dropout=yes"},
                                       {"t5_base", ",dropout=yes"},
                                       {"whisper_small", ""},
                                       {"vit_large", ",classes=10"}}) {
@@ -103,6 +107,55 @@ TEST_CASE("layers of Qwen 2 and Qwen 3 keep the bytes that PyTorch keeps", "[tra
     INFO(options);
     CHECK(kept_bytes(formula_graph_of(small + options + ",dtype=bf16"), "layer1.") == bf16);
     CHECK(kept_bytes(formula_graph_of(small + options + ",dtype=fp32"), "layer1.") == fp32);
+  }
+}
+
+// By the same hooks, of Qwen2MoeForCausalLM (traces/kept_by_models.py): shares as a softmax gives them, and a gate of
+// what all tokens pass. It rounds the weights of experts to bf16, as Qwen 3 does.
+TEST_CASE("layers of Qwen's first mixtures keep the bytes that PyTorch keeps", "[traces][named]") {
+  const std::string small =
+      "llama:layers=2,width=64,heads=8,kv_heads=8,inner=160,sequence=32,batch=2,vocabulary=96,bias=yes,experts=4,top_k="
+      "2,"
+      "expert_inner=48,shared=2,shared_gate=yes,router=plain_softmax,dtype=";
+  CHECK(kept_bytes(formula_graph_of(small + "bf16"), "layer1.") == 245'760 + 256);
+  CHECK(kept_bytes(formula_graph_of(small + "fp32"), "layer1.") == 450'944);
+  CHECK(complaint_of([] { load_trace("llama:experts=4,shared_gate=yes"); }) ==
+        "llama: shared_gate: expected shared experts, which it scales");
+}
+
+// By the same hooks, of PhiForCausalLM with positions that turn half of a head. A CPU's norm keeps its mean and root in
+// bf16, and dropout keeps factors of 4 bytes there, bools on a GPU: of twice 2 x 32 x 64 values.
+TEST_CASE("layers of Phi keep the bytes that PyTorch keeps, and launch its ops", "[traces][named]") {
+  const std::string small = "phi:layers=2,width=64,heads=8,inner=160,sequence=32,batch=2,vocabulary=96,dtype=";
+  CHECK(kept_bytes(formula_graph_of(small + "bf16"), "layer1.") == 162'048 + 2 * 64 * 2);
+  CHECK(kept_bytes(formula_graph_of(small + "fp32"), "layer1.") == 322'048);
+  CHECK(kept_bytes(formula_graph_of(small + "fp32,dropout=yes"), "layer1.") == 354'816 - 3 * 2 * 2 * 32 * 64);
+  CHECK(kept_bytes(formula_graph_of(small + "amp"), "layer1.") == 330'240);
+  // Of 31 ops there and 57 back that PyTorch dispatches 12 and 20 are two rotations, which are an op each.
+  const Graph graph = formula_graph_of(small + "bf16");
+  const auto ops = [&](Phase phase) {
+    return std::ranges::count_if(graph.ops,
+                                 [&](const Op& op) { return op.phase == phase && op.name.starts_with("layer1."); });
+  };
+  CHECK(ops(Phase::forward) == 31 - 12 + 2);
+  CHECK(ops(Phase::backward) == 57 - 20 + 2);
+}
+
+// Bytes a number of queries and keys that PyTorch's ops move for PhiAttention's rotation of 16 of a head's 64 numbers,
+// there and back, without the tables, which are shared by samples and heads (PyTorch 2.6, transformers 5.15;
+// `rotated_part` of traces/kept_by_models.py).
+TEST_CASE("a rotation of a part of each head moves the bytes that PyTorch moves", "[traces][named]") {
+  const auto moved = [](const std::string& dtype, const std::string& op) {
+    const Graph graph =
+        formula_graph_of("phi:layers=1,width=512,heads=8,rotary=16,sequence=256,batch=2,dtype=" + dtype);
+    const auto found = std::ranges::find(graph.ops, "layer0.attention." + op, &Op::name);
+    REQUIRE(found != graph.ops.end());
+    return static_cast<double>(found->bytes_moved->count) / (2.0 * 256 * 512);
+  };
+  for (const auto& [dtype, there, back] : {std::tuple{"bf16", 9.0, 19.0}, {"fp32", 18.0, 38.0}, {"amp", 20.0, 28.5}}) {
+    INFO(dtype);
+    CHECK(moved(dtype, "query.rotary") == there);
+    CHECK(moved(dtype, "key.rotary backward") == back);
   }
 }
 
@@ -161,6 +214,41 @@ TEST_CASE("the window of a configuration file is the model's", "[traces][named]"
   CHECK(sizes == "llama:layers=2,width=64,heads=8,inner=160,kv_heads=8,vocabulary=96,tied=no,window=4096");
 }
 
+TEST_CASE("a file of Phi says where positions turn how much of a head", "[traces][named]") {
+  const std::string phi = R"({"model_type": "phi", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 8,
+ "intermediate_size": 160, "vocab_size": 96)";
+  const auto sizes = [&](const std::string& more) { return sizes_of_hf_config(phi + more + "}", "config.json"); };
+  CHECK(sizes("") == "phi:layers=2,width=64,heads=8,inner=160,rotary=4,vocabulary=96,dropout=no");
+  CHECK(sizes(R"(, "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.25}, "resid_pdrop": 0.1)") ==
+        "phi:layers=2,width=64,heads=8,inner=160,rotary=2,vocabulary=96,dropout=yes");
+  CHECK(sizes(R"(, "partial_rotary_factor": 1.0)").find("rotary=8,") != std::string::npos);
+  CHECK(complaint_about(phi + R"(, "partial_rotary_factor": 1.5})") ==
+        "config.json:2:71: partial_rotary_factor: expected a share up to 1, found 1.5");
+  CHECK(complaint_about(phi + R"(, "rope_parameters": {"partial_rotary_factor": "half"}})") ==
+        "config.json:2:91: rope_parameters.partial_rotary_factor: expected a share up to 1, found \"half\"");
+  CHECK(complaint_about(phi + R"(, "num_key_value_heads": 2})") ==
+        "config.json:2:69: num_key_value_heads: expected 8, found 2: no formula has another number of heads");
+  CHECK(complaint_of([] { load_trace("phi:rotary=65"); }) == "phi: rotary: at most the 64 numbers of a head, found 65");
+}
+
+TEST_CASE("files of mixtures and encoders that no formula has are refused", "[traces][named]") {
+  CHECK(
+      complaint_about(R"({"model_type": "qwen2_moe", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 96,
+ "num_attention_heads": 8, "intermediate_size": 160, "num_experts": 4, "num_experts_per_tok": 2,
+ "moe_intermediate_size": 48, "shared_expert_intermediate_size": 100})") ==
+      "config.json:3:66: shared_expert_intermediate_size: expected a multiple of moe_intermediate_size 48, found 100");
+  CHECK(complaint_about(R"({"model_type": "roberta", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 96,
+ "num_attention_heads": 8, "intermediate_size": 160, "max_position_embeddings": 34, "type_vocab_size": 2})") ==
+        "config.json:2:104: type_vocab_size: expected 1, found 2: no formula has another number of segments");
+  CHECK(complaint_about(R"({"model_type": "distilbert", "n_layers": 2, "dim": 64, "n_heads": 8, "hidden_dim": 160,
+ "vocab_size": 96, "max_position_embeddings": 32, "sinusoidal_pos_embds": true})") ==
+        "config.json:2:75: sinusoidal_pos_embds: expected false, found true: no formula has another kind of positions");
+  CHECK(complaint_of([] { load_trace("bert:variant=roberta,positions=2"); }) ==
+        "bert: positions: expected more than 2, found 2");
+  CHECK(complaint_of([] { load_trace("roberta_base:sequence=513"); }) ==
+        "bert: sequence: at most positions 512, found 513");
+}
+
 TEST_CASE("files of Gemma say nothing of what is Gemma's default", "[traces][named]") {
   const std::string sizes = sizes_of_hf_config(R"({"model_type": "gemma3_text", "num_hidden_layers": 6,
     "hidden_size": 64, "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96, "sliding_window": 16})",
@@ -203,10 +291,9 @@ TEST_CASE("sizes that do not go together are refused where they stand", "[traces
 
 TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
   CHECK(complaint_about(R"({"model_type": "lama"})") ==
-        "config.json:1:16: model_type: no formula for 'lama': expected llama, gemma, gemma2, gemma3_text, phi3, "
-        "mistral, mixtral, qwen2, qwen3, qwen3_moe, deepseek_v2, deepseek_v3, gpt2, opt, bert, vit, whisper or t5; did "
-        "you mean "
-        "'llama'?");
+        "config.json:1:16: model_type: no formula for 'lama': expected llama, gemma, gemma2, gemma3_text, phi, phi3, "
+        "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, deepseek_v2, deepseek_v3, gpt2, opt, bert, roberta, "
+        "distilbert, vit, whisper or t5; did you mean 'llama'?");
   CHECK(complaint_about("{}").find("missing key 'model_type'") != std::string::npos);
   const std::string llama = R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
  "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96)";

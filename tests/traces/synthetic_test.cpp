@@ -73,6 +73,6 @@ TEST_CASE("a wrong synthetic reference says what is wrong", "[traces]") {
 
 TEST_CASE("help names every key with its default", "[traces]") {
   const std::vector<std::string> help = synthetic_help();
-  REQUIRE(help.size() == 10);
+  REQUIRE(help.size() == 11);
   CHECK(help[1] == "random:stages=20,seed=1");
 }

@@ -91,6 +91,7 @@ EagerModules::Made EncoderBlocks::attention(TensorId x, const std::string& name,
 
 EagerModules::Mixed EncoderBlocks::mixed(const std::array<TensorId, 3>& heads, const Attends& how,
                                          const std::string& name) {
+  if (how.turned > 0) return fused_of_turned(heads, how, name);
   if (!sizes_.is_eager) {
     return how.copies_heads ? fused_by_head(heads, how.is_causal, name) : fused(heads, how.is_causal, name);
   }
@@ -123,6 +124,49 @@ EagerModules::Mixed EncoderBlocks::fused_by_head(const std::array<TensorId, 3>& 
               backward(name + names[i] + ".clone", "", {"clone", same}, {of_heads[i]}, {back});
               of_heads[i] = back;
             }
+            return of_heads;
+          }};
+}
+
+// Bytes that are moved: 10 numbers there and 14 back of each that is turned, as in a whole rotation, two there where
+// both parts are joined; back each part is put into zeros, and both are added. Tables in fp32 make fp32 of bf16, and
+// both parts of what they join (PyTorch 2.6, transformers 5.15; traces/kept_by_models.py).
+EagerModules::Made EncoderBlocks::turned_part(TensorId x, std::int64_t numbers, const std::string& name) {
+  constexpr const char* loop = "b s a e! -> b s a e";
+  const double all = static_cast<double>((*this)[x].bytes.count) / static_cast<double>(narrow().bytes),
+               share = static_cast<double>(numbers) / static_cast<double>((*this)[x].shape.back());
+  const bool is_widened = !(type_of(x) == wide());
+  const auto element = static_cast<double>(narrow().bytes);
+  const double there = is_widened ? 30 * share + 6 * (1 - share) + 8 : (10 * share + 2) * element,
+               parts = share < 1 ? 6 : 4,
+               back = is_widened ? 48 * share + 6 * (1 - share) + parts * element : (14 * share + parts) * element;
+  const TensorId out = like(name + ".out", x, wide());
+  forward(name, {.kind = "rotary", .loop = loop, .moved = there * all}, {x}, {out});
+  const Made read = converted(out, narrow(), name + ".to", "b s a e");
+  return {read.out, [=, this](TensorId d) {
+            const TensorId dout = read.backward(d), dx = gradient(x);
+            backward(name, "", {.kind = "rotary", .loop = loop, .moved = back * all}, {dout}, {dx});
+            return dx;
+          }};
+}
+
+EagerModules::Mixed EncoderBlocks::fused_of_turned(std::array<TensorId, 3> heads, const Attends& how,
+                                                   const std::string& name) {
+  const Made queries = turned_part(heads[0], how.turned, name + ".query.rotary"),
+             keys = turned_part(heads[1], how.turned, name + ".key.rotary");
+  const Mixed made = fused({queries.out, keys.out, heads[2]}, how.is_causal, name);
+  const TensorId out = like(name + ".clone.out", made.out, narrow());
+  forward(name + ".clone", {"clone", "b s a e -> b s a e"}, {made.out}, {out});
+  return {out, [=, this](TensorId d) {
+            std::array<TensorId, 3> of_heads = made.backward(d);
+            // Gradients of turned values lie head by head, too, and are copied for products.
+            const auto token_by_token = [&](const Made& of, TensorId given, TensorId head, const char* part) {
+              const TensorId by_head = of.backward(given), ordered = gradient(head);
+              backward(name + part, " (order)", {"clone", "b s a e -> b s a e"}, {by_head}, {ordered});
+              return ordered;
+            };
+            of_heads[1] = token_by_token(keys, of_heads[1], heads[1], ".key.rotary");
+            of_heads[0] = token_by_token(queries, of_heads[0], heads[0], ".query.rotary");
             return of_heads;
           }};
 }
@@ -212,13 +256,19 @@ EagerModules::Products EncoderBlocks::of_row(const std::string& name, TensorId r
   return row_product(name, row, "b w", inputs, outputs);
 }
 
-EagerModules::Products EncoderBlocks::of_first_position(const std::string& name, TensorId x, std::int64_t outputs) {
+EagerModules::Products EncoderBlocks::of_first_position(const std::string& name, TensorId x, std::int64_t outputs,
+                                                        bool slices_words) {
   Products made = row_product(name, x, "b - w", sizes_.width, outputs);
   return {std::move(made.outs), [=, this, of_rows = std::move(made.backward)](TensorId d) {
             const TensorId drow = of_rows(d);
             // Zeros of all positions with the first one's gradient, twice: of the position, and of all samples.
             const TensorId placed = gradient(x), dx = gradient(x);
-            backward(name, " (position)", {"select_backward", "b w -> b - w"}, {drow}, {placed});
+            TensorId of_row = drow;
+            if (slices_words) {
+              of_row = gradient(drow);
+              backward(name, " (words)", {"slice_backward", "b w -> b w"}, {drow}, {of_row});
+            }
+            backward(name, " (position)", {"select_backward", "b w -> b - w"}, {of_row}, {placed});
             backward(name, " (samples)", {"slice_backward", "b s w -> b s w"}, {placed}, {dx});
             return dx;
           }};

@@ -29,7 +29,8 @@ class EncoderBlocks : protected EagerModules {
     bool is_causal = false;
     bool scales_queries = false;  ///< by a kernel
     bool has_key_bias = true;
-    bool copies_heads = false;            ///< of fused attention: what it reads lies head by head, and what it makes
+    bool copies_heads = false;  ///< of fused attention: what it reads lies head by head, and what it makes
+    std::int64_t turned = 0;    ///< numbers of a head's queries and keys that positions turn, which then lie likewise
     std::optional<TensorId> memory = {};  ///< what keys and values are made of, where it is not x
   };
   /// Of x, without what goes past it. Queries, keys and values have a product each.
@@ -46,7 +47,8 @@ class EncoderBlocks : protected EagerModules {
   /// GELU by erf: one kernel, in the type of x.
   Made gelu(TensorId x, const std::string& name);
   /// A product of the first position of each sample, with a bias; `backward` makes the gradient of all positions.
-  Products of_first_position(const std::string& name, TensorId x, std::int64_t outputs);
+  /// `slices_words`: it is read as a slice of all its numbers, too.
+  Products of_first_position(const std::string& name, TensorId x, std::int64_t outputs, bool slices_words = false);
   /// A product of one row a sample, with a bias.
   Products of_row(const std::string& name, TensorId row, std::int64_t inputs, std::int64_t outputs);
 
@@ -58,6 +60,9 @@ class EncoderBlocks : protected EagerModules {
  private:
   Products read_by_heads(TensorId x, const std::string& name, bool has_bias);
   Mixed mixed(const std::array<TensorId, 3>& heads, const Attends& how, const std::string& name);
+  /// The first `numbers` of each head turned by positions, joined to the others.
+  Made turned_part(TensorId x, std::int64_t numbers, const std::string& name);
+  Mixed fused_of_turned(std::array<TensorId, 3> heads, const Attends& how, const std::string& name);
   Mixed fused(const std::array<TensorId, 3>& heads, bool is_causal, const std::string& name);
   /// On copies of queries, keys and values that lie head by head; the result is copied back.
   Mixed fused_by_head(const std::array<TensorId, 3>& heads, bool is_causal, const std::string& name);

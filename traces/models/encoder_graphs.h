@@ -1,6 +1,6 @@
 #pragma once
-// Encoders as people train them, BERT on words and ViT on patches of images; OPT, which has their blocks; and models
-// of an encoder and a decoder that attends to it, Whisper and T5.
+// Encoders as people train them, BERT on words and ViT on patches of images; OPT and Phi, which have their blocks; and
+// models of an encoder and a decoder that attends to it, Whisper and T5.
 
 #include <array>
 #include <cstdint>
@@ -15,9 +15,13 @@ struct BertGraph {
   std::uint32_t layers = 12, width = 768, heads = 12, inner = 0, sequence = 512, batch = 1, vocabulary = 30522,
                 positions = 512, classes = 2;
   static constexpr std::array<std::string_view, 2> heads_of_model{"words", "classes"};
-  std::uint32_t head = 0;    ///< which of `heads_of_model`: a distribution a token (BertForMaskedLM), or one a sample
-  std::uint32_t dtype = 1;   ///< which of EagerModules::precisions
-  std::uint32_t logits = 0;  ///< which of EagerModules::logits_kept
+  /// DistilBERT has no segments and drops no result of attention; RoBERTa has one segment, makes positions from words,
+  /// and leaves the first two rows of theirs.
+  static constexpr std::array<std::string_view, 3> variants{"bert", "roberta", "distilbert"};
+  std::uint32_t variant = 0;  ///< which of `variants`
+  std::uint32_t head = 0;     ///< which of `heads_of_model`: a distribution a token (BertForMaskedLM), or one a sample
+  std::uint32_t dtype = 1;    ///< which of EagerModules::precisions
+  std::uint32_t logits = 0;   ///< which of EagerModules::logits_kept
   std::uint32_t attention = 0, dropout = 0;  ///< which of EagerModules::attentions, of no_or_yes
   std::uint32_t loss = 1;                    ///< which of EagerModules::no_or_yes: else the caller has it
   FlopsPerSecond rate{100e12};
@@ -54,6 +58,21 @@ struct OptGraph {
 /// Likewise of OPTForCausalLM of transformers 4, which bounds masked scores: norms before the blocks, ReLU, a head tied
 /// to the table of tokens, positions from the third row of theirs on.
 Graph opt_graph(const OptGraph&);
+
+/// Sizes; those of Phi-1.5 unless told. `inner` is four times the width where it is 0.
+struct PhiGraph {
+  std::uint32_t layers = 24, width = 2048, heads = 32, inner = 0, sequence = 2048, batch = 1, vocabulary = 51200;
+  std::uint32_t rotary = 0;   ///< numbers of a head that positions turn; 0: half of them
+  std::uint32_t dtype = 1;    ///< which of EagerModules::precisions
+  std::uint32_t logits = 0;   ///< which of EagerModules::logits_kept
+  std::uint32_t dropout = 0;  ///< of results of blocks: which of EagerModules::no_or_yes
+  FlopsPerSecond rate{100e12};
+};
+
+/// Likewise of PhiForCausalLM: attention and MLP read one norm, and both are added to its input; a head of its own,
+/// with a bias. Stages are the embedding, a layer, the head, the loss. Throws where heads do not divide the width, or
+/// positions turn more numbers than a head has.
+Graph phi_graph(const PhiGraph&);
 
 /// Sizes; those of Whisper small unless told. `layers` are the encoder's; `source` its positions, which are half of the
 /// sound's; `sequence` tokens. `inner` is four times the width where it is 0.

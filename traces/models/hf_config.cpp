@@ -32,6 +32,8 @@ class ConfigFile {
         } else if (key == "id2label" && value.is_object()) {
           labels_ = 0;
           value.object([&](std::string_view, JsonCursor) { ++labels_; });
+        } else if (key == rope && value.is_object()) {
+          value.object([&](std::string_view of_rope, JsonCursor part) { rope_.emplace(of_rope, part.compact()); });
         } else {
           others_.emplace(key, value.compact());
         }
@@ -72,6 +74,19 @@ class ConfigFile {
     if (text(key) != "true" && text(key) != "false")
       complain(key, fmt::format("expected true or false, found {}", text(key)));
     return text(key) == "true";
+  }
+  /// So much of `whole`, as a share that stands in the file or, from transformers 5 on, in its rope_parameters.
+  std::int64_t share_of(std::int64_t whole, const std::string& key, double otherwise) {
+    const auto later = rope_.find(key);
+    if (!has(key) && later == rope_.end()) return static_cast<std::int64_t>(otherwise * static_cast<double>(whole));
+    const std::string found = has(key) ? text(key) : later->second;
+    const Parsed<double> parsed = parse_number(found);
+    if (parsed.fine() && parsed.value > 0 && parsed.value <= 1) {
+      return static_cast<std::int64_t>(parsed.value * static_cast<double>(whole));
+    }
+    complain(has(key) ? key : fmt::format("{}.{}", rope, key),
+             fmt::format("expected a share up to 1, found {}", found));
+    return 0;
   }
   bool is_positive(const std::string& key, double otherwise) {
     if (!has(key)) return otherwise > 0;
@@ -117,7 +132,8 @@ class ConfigFile {
  private:
   JsonDocument document_;
   std::uint32_t labels_ = 2;
-  std::map<std::string, std::string, std::less<>> words_, others_;
+  static constexpr std::string_view rope = "rope_parameters";
+  std::map<std::string, std::string, std::less<>> words_, others_, rope_;
 };
 
 /// `llama:layers=32,width=4096`: what is asked for first is complained about first.
@@ -230,6 +246,29 @@ Sizes qwen3_moe(ConfigFile& file) {
       .with("expert_inner", file.whole("moe_intermediate_size"));
 }
 
+/// Layers have queries', keys' and values' biases; what all tokens pass is as wide as some experts together.
+Sizes qwen2_moe(ConfigFile& file) {
+  file.only("use_sliding_window", {"false"}, "window");
+  file.only("decoder_sparse_step", {"1"}, "step of layers with experts");
+  file.only("mlp_only_layers", {"[]"}, "choice of layers without experts");
+  file.only("qkv_bias", {"true"}, "bias");
+  const std::int64_t inner = file.whole("moe_intermediate_size"),
+                     shared = file.whole("shared_expert_intermediate_size");
+  if (inner > 0 && shared % inner != 0) {
+    file.complain("shared_expert_intermediate_size",
+                  fmt::format("expected a multiple of moe_intermediate_size {}, found {}", inner, shared));
+  }
+  const bool sums_up = file.is("norm_topk_prob", false);
+  return decoder(file)
+      .with("bias", true)
+      .with("experts", file.whole("num_experts"))
+      .with("top_k", file.whole("num_experts_per_tok"))
+      .with("expert_inner", inner)
+      .with("shared", shared / std::max<std::int64_t>(inner, 1))
+      .with("shared_gate", true)
+      .with("router", std::string_view(sums_up ? "softmax" : "plain_softmax"));
+}
+
 Sizes deepseek(ConfigFile& file) {
   file.only("moe_layer_freq", {"1"}, "step of layers with experts");
   Sizes sizes = decoder(file);
@@ -287,17 +326,60 @@ Sizes opt(ConfigFile& file) {
       .with("dropout", file.is_positive("dropout", usual_dropout));
 }
 
-Sizes bert(ConfigFile& file) {
-  Sizes sizes = plain_layers(file, "bert", "intermediate_size");
-  file.only("hidden_act", {"gelu"}, "activation");
-  file.only("type_vocab_size", {"2"}, "number of segments");
-  sizes.with("vocabulary", file.whole("vocab_size"))
-      .with("positions", file.whole("max_position_embeddings"))
-      .with("dropout", file.is_positive("hidden_dropout_prob", usual_dropout) ||
-                           file.is_positive("attention_probs_dropout_prob", usual_dropout));
+/// Positions turn a part of a head's numbers; dropout is that of blocks' results.
+Sizes phi(ConfigFile& file) {
+  Sizes sizes = plain_layers(file, "phi", "intermediate_size");
+  const std::int64_t heads = file.whole("num_attention_heads"), width = file.whole("hidden_size");
+  file.only("num_key_value_heads", {std::to_string(heads)}, "number of heads");
+  file.only("hidden_act", {"gelu_new"}, "activation");
+  file.only("qk_layernorm", {"false"}, "norm of heads");
+  file.only("tie_word_embeddings", {"false"}, "head");
+  for (const char* each : {"embd_pdrop", "attention_dropout"}) file.only(each, {"0.0", "0"}, "dropout");
+  const std::int64_t head_size = width / std::max<std::int64_t>(heads, 1);
+  return sizes.with("rotary", file.share_of(head_size, "partial_rotary_factor", 0.5))
+      .with("vocabulary", file.whole("vocab_size"))
+      .with("dropout", file.is_positive("resid_pdrop", 0));
+}
+
+/// A head of words, or of classes where the file's architecture is a classifier.
+Sizes with_head(ConfigFile& file, Sizes sizes) {
   const bool classifies = file.text("architectures").find("Classification") != std::string::npos;
   if (!classifies) return sizes.with("head", "words");
   return sizes.with("head", "classes").with("classes", file.labels());
+}
+
+Sizes bert_of(ConfigFile& file, const char* segments) {
+  Sizes sizes = plain_layers(file, "bert", "intermediate_size");
+  file.only("hidden_act", {"gelu"}, "activation");
+  file.only("type_vocab_size", {segments}, "number of segments");
+  return sizes.with("vocabulary", file.whole("vocab_size"))
+      .with("positions", file.whole("max_position_embeddings"))
+      .with("dropout", file.is_positive("hidden_dropout_prob", usual_dropout) ||
+                           file.is_positive("attention_probs_dropout_prob", usual_dropout));
+}
+
+Sizes bert(ConfigFile& file) {
+  return with_head(file, bert_of(file, "2"));
+}
+
+Sizes roberta(ConfigFile& file) {
+  if (!file.has("type_vocab_size")) file.complain("", "missing key 'type_vocab_size'");
+  return with_head(file, bert_of(file, "1").with("variant", "roberta"));
+}
+
+Sizes distilbert(ConfigFile& file) {
+  file.only("activation", {"gelu"}, "activation");
+  file.only("sinusoidal_pos_embds", {"false"}, "kind of positions");
+  return with_head(file, Sizes("bert")
+                             .with("layers", file.whole("n_layers"))
+                             .with("width", file.whole("dim"))
+                             .with("heads", file.whole("n_heads"))
+                             .with("inner", file.whole("hidden_dim"))
+                             .with("vocabulary", file.whole("vocab_size"))
+                             .with("positions", file.whole("max_position_embeddings"))
+                             .with("dropout", file.is_positive("dropout", usual_dropout) ||
+                                                  file.is_positive("attention_dropout", usual_dropout))
+                             .with("variant", "distilbert"));
 }
 
 Sizes vit(ConfigFile& file) {
@@ -358,10 +440,12 @@ constexpr ModelType model_types[] = {{"llama", llama},
                                      {"gemma", gemma_decoder},
                                      {"gemma2", gemma2},
                                      {"gemma3_text", gemma3_text},
+                                     {"phi", phi},
                                      {"phi3", phi3},
                                      {"mistral", mistral},
                                      {"mixtral", mixtral},
                                      {"qwen2", qwen2},
+                                     {"qwen2_moe", qwen2_moe},
                                      {"qwen3", qwen3},
                                      {"qwen3_moe", qwen3_moe},
                                      {"deepseek_v2", deepseek},
@@ -369,6 +453,8 @@ constexpr ModelType model_types[] = {{"llama", llama},
                                      {"gpt2", gpt2},
                                      {"opt", opt},
                                      {"bert", bert},
+                                     {"roberta", roberta},
+                                     {"distilbert", distilbert},
                                      {"vit", vit},
                                      {"whisper", whisper},
                                      {"t5", t5}};
@@ -413,10 +499,11 @@ namespace {
 /// Keys of files that hold what an option is, those of all types of models.
 struct OptionKeys {
   std::string_view option;
-  std::array<std::string_view, 4> keys;
+  std::array<std::string_view, 5> keys;
 };
 constexpr OptionKeys option_keys[] = {
-    {"heads", {"num_attention_heads", "n_head", "encoder_attention_heads", "num_heads"}},
+    {"heads", {"num_attention_heads", "n_head", "encoder_attention_heads", "num_heads", "n_heads"}},
+    {"rotary", {"partial_rotary_factor"}},
     {"kv_heads", {"num_key_value_heads"}},
     {"top_k", {"num_experts_per_tok"}},
     {"patch", {"patch_size"}},

@@ -235,6 +235,23 @@ class LlamaBlocks : protected EagerModules {
   struct Choice {
     TensorId scores, chosen, best, sums, shares;
   };
+  /// Those with the largest shares of a softmax, as they are.
+  Routed routed_by_plain_softmax(TensorId normed, const std::string& name);
+  /// A projection of a normed value to the scores of all experts.
+  struct RouterScores {
+    TensorId logits;
+    std::function<TensorId(TensorId dlogits, TensorId dn)> backward;
+  };
+  RouterScores router_scores(TensorId normed, const std::string& name);
+  /// y, of each token times a number between 0 and 1 that a product of the normed value gives.
+  struct Gated {
+    TensorId out;
+    std::function<std::pair<TensorId, TensorId>(TensorId d)> backward;  ///< gradients of y and of the normed value
+  };
+  Gated gated_by_token(TensorId y, TensorId normed, const std::string& name);
+  /// The gradient of the normed value from what all tokens pass.
+  TensorId shared_backward(const Block& shared, const std::optional<Gated>& scaled, TensorId d,
+                           const std::string& name);
   Choice choice(const std::string& name);
   const Type& score_type() const;
 

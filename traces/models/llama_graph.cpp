@@ -462,6 +462,8 @@ void refuse_capacity(const LlamaGraph& sizes) {
   }
   if (sizes.capacity > 0 && sizes.experts == 0)
     throw InputError("llama: capacity: expected experts, whose rows it limits");
+  if (sizes.shared_gate == 1 && (sizes.shared == 0 || sizes.experts == 0))
+    throw InputError("llama: shared_gate: expected shared experts, which it scales");
   if (sizes.padded == 1 && sizes.capacity == 0)
     throw InputError("llama: padded: expected a capacity, to which rows are padded");
 }

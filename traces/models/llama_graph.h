@@ -39,8 +39,10 @@ struct LlamaGraph {
   static constexpr double most_capacity = 1000;
   double capacity = 0;       ///< rows of an expert are at most so many times the mean; 0: no token is dropped
   std::uint32_t padded = 0;  ///< all experts have as many: which of EagerModules::no_or_yes
-  static constexpr std::array<std::string_view, 2> routers{"softmax", "sigmoid"};
-  std::uint32_t router = 0;  ///< how experts are chosen: which of `routers`
+  /// By a softmax whose best shares are made to sum up to 1, by scores of their own, or as Qwen 2 by a softmax alone.
+  static constexpr std::array<std::string_view, 3> routers{"softmax", "sigmoid", "plain_softmax"};
+  std::uint32_t router = 0;       ///< how experts are chosen: which of `routers`
+  std::uint32_t shared_gate = 0;  ///< what all tokens pass is scaled by a gate: which of EagerModules::no_or_yes
   /// Numbers of a head's queries, keys and values; 0: the width over the heads. Of latent attention those of queries
   /// and keys that positions do not turn; 0: 128.
   std::uint32_t head_size = 0;

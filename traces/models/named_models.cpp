@@ -14,6 +14,7 @@ constexpr NamedModel models[] = {
      "llama:layers=61,width=7168,heads=128,inner=18432,vocabulary=129280,kv_rank=512,q_rank=1536,head_size=128,"
      "rope_size=64,value_size=128,experts=256,top_k=8,expert_inner=2048,shared=1,dense_layers=3,router=sigmoid",
      671'026'404'352, "deepseek-ai/DeepSeek-V3"},
+    {"distilbert_base", "bert:layers=6,variant=distilbert", 66'985'530, "distilbert/distilbert-base-uncased"},
     {"gemma_2b",
      "llama:layers=18,width=2048,heads=8,kv_heads=1,inner=16384,vocabulary=256000,head_size=256,norm=gemma,act=gelu,"
      "tied=yes",
@@ -63,6 +64,8 @@ constexpr NamedModel models[] = {
      "mistralai/Mixtral-8x22B-v0.1"},
     {"opt_1_3b", "opt", 1'315'758'080, "facebook/opt-1.3b"},
     {"opt_6_7b", "opt:layers=32,width=4096,heads=32", 6'658'473'984, "facebook/opt-6.7b"},
+    {"phi1_5", "phi", 1'418'270'720, "microsoft/phi-1_5"},
+    {"phi2", "phi:layers=32,width=2560,rotary=32,dropout=yes", 2'779'683'840, "microsoft/phi-2"},
     {"phi3_mini", "llama:layers=32,width=3072,heads=32,kv_heads=32,inner=8192,vocabulary=32064,joined=yes,window=2047",
      3'821'079'552, "microsoft/Phi-3-mini-4k-instruct"},
     {"phi4", "llama:layers=40,width=5120,heads=40,kv_heads=10,inner=17920,vocabulary=100352,joined=yes", 14'659'507'200,
@@ -70,6 +73,14 @@ constexpr NamedModel models[] = {
     {"phi4_mini",
      "llama:layers=32,width=3072,heads=24,kv_heads=8,inner=8192,vocabulary=200064,joined=yes,window=262144,tied=yes",
      3'836'021'760, "microsoft/Phi-4-mini-instruct"},
+    {"qwen15_moe_a2_7b",
+     "llama:layers=24,width=2048,heads=16,kv_heads=16,inner=5632,vocabulary=151936,bias=yes,experts=60,top_k=4,"
+     "expert_inner=1408,shared=4,shared_gate=yes,router=plain_softmax",
+     14'315'784'192, "Qwen/Qwen1.5-MoE-A2.7B"},
+    {"qwen2_57b_a14b",
+     "llama:layers=28,width=3584,heads=28,kv_heads=4,inner=18944,vocabulary=151936,bias=yes,experts=64,top_k=8,"
+     "expert_inner=2560,shared=8,shared_gate=yes,router=plain_softmax",
+     57'408'658'944, "Qwen/Qwen2-57B-A14B"},
     {"qwen2_7b", "llama:layers=28,width=3584,heads=28,kv_heads=4,inner=18944,vocabulary=152064,bias=yes", 7'615'616'512,
      "Qwen/Qwen2-7B"},
     {"qwen25_0_5b", "llama:layers=24,width=896,heads=14,kv_heads=2,inner=4864,vocabulary=151936,bias=yes,tied=yes",
@@ -100,6 +111,9 @@ constexpr NamedModel models[] = {
      "llama:layers=48,width=2048,heads=32,kv_heads=4,inner=6144,vocabulary=151936,head_size=128,qk_norm=yes,"
      "experts=128,top_k=8,expert_inner=768",
      30'532'122'624, "Qwen/Qwen3-30B-A3B"},
+    {"roberta_base", "bert:variant=roberta,vocabulary=50265,positions=514", 124'697'433, "FacebookAI/roberta-base"},
+    {"roberta_large", "bert:layers=24,width=1024,heads=16,variant=roberta,vocabulary=50265,positions=514", 355'412'057,
+     "FacebookAI/roberta-large"},
     {"t5_small", "t5", 60'506'624, "google-t5/t5-small"},
     {"t5_base", "t5:layers=12,decoder=12,width=768,heads=12,inner=3072", 222'903'552, "google-t5/t5-base"},
     {"t5_large", "t5:layers=24,decoder=24,width=1024,heads=16,inner=4096", 737'668'096, "google-t5/t5-large"},

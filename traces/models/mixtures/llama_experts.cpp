@@ -79,6 +79,13 @@ LlamaBlocks::Rows LlamaBlocks::dropless_rows(TensorId normed, const Routed& to, 
           }};
 }
 
+TensorId LlamaBlocks::shared_backward(const Block& shared, const std::optional<Gated>& scaled, TensorId d,
+                                      const std::string& name) {
+  if (!scaled) return shared.backward(d);
+  const auto [dy, dn] = scaled->backward(d);
+  return added(dn, shared.backward(dy), name + ".shared.scale", " (sum)");
+}
+
 LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name) {
   const std::int64_t experts = of_.experts, inner = of_.expert_inner > 0 ? of_.expert_inner : of_.inner;
   const Routed routed_to = routed(normed, name);
@@ -113,16 +120,18 @@ LlamaBlocks::Block LlamaBlocks::experts(TensorId normed, const std::string& name
   const TensorId y = rows.combined(downs);
 
   std::optional<Block> beside;
+  std::optional<Gated> scaled;
   TensorId result = y;
   if (of_.shared > 0) {
     beside = gated_mlp(normed, name + ".shared", inner * of_.shared);
+    if (of_.shared_gate == 1) scaled = gated_by_token(beside->y, normed, name + ".shared.scale");
     result = like(name + ".y", y, type_of(y));
-    forward(name + ".shared.add", {"add", "b s w, b s w -> b s w"}, {y, beside->y}, {result});
+    forward(name + ".shared.add", {"add", "b s w, b s w -> b s w"}, {y, scaled ? scaled->out : beside->y}, {result});
   }
   return {
       result, [=, this](TensorId d) {
         std::optional<TensorId> dbeside;
-        if (beside) dbeside = beside->backward(narrowed_back(d, beside->y, name + ".shared.add"));
+        if (beside) dbeside = shared_backward(*beside, scaled, narrowed_back(d, beside->y, name + ".shared.add"), name);
         const auto [ddowns, dshares_of_rows] = rows.combined_back(d, downs);
         const TensorId dgated = gradient(gated), dbent = gradient(bent), dups = gradient(ups);
         multiply_back(name + ".down", {ddowns, row, "", down, "x f w"}, {dgated, narrow_rows}, down_flops);

@@ -7,7 +7,9 @@
 namespace plimsoll {
 
 LlamaBlocks::Routed LlamaBlocks::routed(TensorId normed, const std::string& name) {
-  return of_.router == 0 ? routed_by_softmax(normed, name) : routed_by_sigmoid(normed, name);
+  const std::string_view router = LlamaGraph::routers.at(of_.router);
+  if (router == "plain_softmax") return routed_by_plain_softmax(normed, name);
+  return router == "softmax" ? routed_by_softmax(normed, name) : routed_by_sigmoid(normed, name);
 }
 
 // Autocast computes softmaxes in fp32, and what is else asked for in fp32 in bf16, where it is a product.
@@ -24,27 +26,75 @@ LlamaBlocks::Choice LlamaBlocks::choice(const std::string& name) {
           made_value(name + ".shares", by_place, type)};
 }
 
-LlamaBlocks::Routed LlamaBlocks::routed_by_softmax(TensorId normed, const std::string& name) {
+LlamaBlocks::RouterScores LlamaBlocks::router_scores(TensorId normed, const std::string& name) {
   const TensorId router = weight(name + ".router.weight", {width_, of_.experts});
   const Made by = converted(router, narrow(), name + ".router.weight.to", "w x"),
              input = converted(normed, narrow(), name + ".router.input.to", "b s w");
   const TensorId logits = value(name + ".logits", {samples_, tokens_, of_.experts});
   const double routing = product(static_cast<double>(width_), of_.experts);
   forward(name + ".router", {"linear", "b s w!, w x -> b s x", routing}, {input.out, by.out}, {logits});
-  const Choice made = choice(name);
-  forward(name + ".choose", {"softmax", "b s x! -> b s x, b s k, b s k, b s, b s k"}, {logits},
-          {made.scores, made.chosen, made.best, made.sums, made.shares});
   return {
-      made.chosen, made.shares, [=, this](TensorId dshares, TensorId dn) {
-        const TensorId dlogits = gradient(logits), dinput = gradient(input.out), dweight = gradient(by.out);
-        backward(name + ".choose", "", {"softmax", "b s k, b s x!, b s k, b s k, b s -> b s x"},
-                 {dshares, made.scores, made.chosen, made.best, made.sums}, {dlogits});
+      logits, [=, this](TensorId dlogits, TensorId dn) {
+        const TensorId dinput = gradient(input.out), dweight = gradient(by.out);
         backward(name + ".router", " (input)", {"linear", "b s x, w x -> b s w", routing}, {dlogits, by.out}, {dinput});
         backward(name + ".router", " (weight)", {"linear", "b s w, b s x -> w x", routing}, {input.out, dlogits},
                  {dweight});
         by.backward(dweight);
         return added(dn, input.backward(dinput), name + ".router", " (sum)");
       }};
+}
+
+LlamaBlocks::Routed LlamaBlocks::routed_by_plain_softmax(TensorId normed, const std::string& name) {
+  const RouterScores read = router_scores(normed, name);
+  const Choice made = choice(name);
+  forward(name + ".choose", {"softmax", "b s x! -> b s x, b s k, b s k"}, {read.logits},
+          {made.scores, made.chosen, made.shares});
+  return {made.chosen, made.shares, [=, this](TensorId dshares, TensorId dn) {
+            const TensorId dlogits = gradient(read.logits);
+            backward(name + ".choose", "", {"softmax", "b s k, b s x!, b s k -> b s x"},
+                     {dshares, made.scores, made.chosen}, {dlogits});
+            return read.backward(dlogits, dn);
+          }};
+}
+
+// The product with a number a token: back the gradient of that number is summed from a product of all.
+LlamaBlocks::Gated LlamaBlocks::gated_by_token(TensorId y, TensorId normed, const std::string& name) {
+  const TensorId own = weight(name + ".weight", {width_});
+  const Made by = converted(own, narrow(), name + ".weight.to", "w"),
+             input = converted(normed, narrow(), name + ".input.to", "b s w");
+  const Shape by_token{samples_, tokens_};
+  const TensorId logits = value(name + ".logits", by_token), gate = value(name + ".sigmoid.out", by_token),
+                 out = value(name + ".mul.out", token_shape());
+  const double flops = product(static_cast<double>(width_), 1), all = bytes_of(static_cast<double>(width_));
+  forward(name, {"linear", "b s w!, w -> b s", flops}, {input.out, by.out}, {logits});
+  forward(name + ".sigmoid", {"sigmoid", "b s -> b s"}, {logits}, {gate});
+  forward(name + ".mul", {"mul", "b s w, b s -> b s w"}, {y, gate}, {out});
+  return {out, [=, this](TensorId d) -> std::pair<TensorId, TensorId> {
+            const TensorId dgate = gradient(gate), dy = gradient(y), dlogits = gradient(logits),
+                           dinput = gradient(input.out), dweight = gradient(by.out);
+            backward(name + ".mul", " (gate)", {.kind = "mul", .loop = "b s w!, b s w -> b s", .moved = 4 * all},
+                     {d, y}, {dgate});
+            backward(name + ".mul", "", {"mul", "b s w, b s -> b s w"}, {d, gate}, {dy});
+            backward(name + ".sigmoid", "", {"sigmoid", "b s, b s -> b s"}, {dgate, gate}, {dlogits});
+            backward(name, " (input)", {"linear", "b s, w -> b s w", flops}, {dlogits, by.out}, {dinput});
+            backward(name, " (weight)", {"linear", "b s w, b s -> w", flops}, {input.out, dlogits}, {dweight});
+            by.backward(dweight);
+            return {dy, input.backward(dinput)};
+          }};
+}
+
+LlamaBlocks::Routed LlamaBlocks::routed_by_softmax(TensorId normed, const std::string& name) {
+  const RouterScores read = router_scores(normed, name);
+  const TensorId logits = read.logits;
+  const Choice made = choice(name);
+  forward(name + ".choose", {"softmax", "b s x! -> b s x, b s k, b s k, b s, b s k"}, {logits},
+          {made.scores, made.chosen, made.best, made.sums, made.shares});
+  return {made.chosen, made.shares, [=, this](TensorId dshares, TensorId dn) {
+            const TensorId dlogits = gradient(logits);
+            backward(name + ".choose", "", {"softmax", "b s k, b s x!, b s k, b s k, b s -> b s x"},
+                     {dshares, made.scores, made.chosen, made.best, made.sums}, {dlogits});
+            return read.backward(dlogits, dn);
+          }};
 }
 
 LlamaBlocks::Routed LlamaBlocks::routed_by_sigmoid(TensorId normed, const std::string& name) {
