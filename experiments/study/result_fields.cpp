@@ -271,6 +271,11 @@ const ResultField fields[] = {
        if (!of.problem || !of.problem->states) return nullptr;
        return written(of.problem->update_kernels);
      }},
+    {"clip_norm", flag, sometimes, "gradients are not clipped", "", "true: by the norm of all of them, which updates wait for",
+     [](const Result& of) -> Json {
+       if (!of.problem || !of.problem->clips_gradients) return nullptr;
+       return true;
+     }},
     {"state_bytes", bytes, sometimes, "refused or stopped", "", "all optimizer states",
      [](const Result& of) -> Json {
        if (!of.problem) return nullptr;

@@ -82,6 +82,12 @@ Bytes update_bytes_moved(const Graph& graph, States states, const std::vector<Te
   return moved;
 }
 
+Bytes clipping_bytes_moved(const Graph& graph, const std::vector<TensorId>& gradients) {
+  Bytes moved;
+  for (const TensorId t : gradients) moved += 3 * graph[t].bytes;
+  return moved;
+}
+
 Op update_op(const Graph& graph, States states, std::string name, const std::vector<TensorId>& parameters,
              const std::vector<TensorId>& gradients, const std::vector<TensorId>& kept) {
   Op update;

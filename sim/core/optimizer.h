@@ -33,6 +33,9 @@ Bytes state_bytes(Optimizer, States, Bytes parameter, std::string_view dtype);
 Bytes update_bytes_moved(const Graph&, States, const std::vector<TensorId>& parameters,
                          const std::vector<TensorId>& gradients, const std::vector<TensorId>& states);
 
+/// What clipping by the norm of all gradients moves: it reads them for the norm, then reads and writes them.
+Bytes clipping_bytes_moved(const Graph&, const std::vector<TensorId>& gradients);
+
 /// An update of the parameters and states in place.
 Op update_op(const Graph&, States, std::string name, const std::vector<TensorId>& parameters,
              const std::vector<TensorId>& gradients, const std::vector<TensorId>& states);

@@ -134,6 +134,7 @@ struct Schedule {
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
+  bool clips_gradients = false;  ///< updates read gradients that were scaled when the norm of all was known
   Gradients gradients = Gradients::fresh;
   Updates updates;
   std::uint32_t staleness = 0;  ///< updates that come before a micro-batch's own and that it does not read, at most

@@ -40,11 +40,12 @@ class Court {
   std::unique_ptr<Judge> copies_ = copy_judge(walk_, approximations_);
   std::unique_ptr<Judge> flows_ = flow_judge(walk_, residency_);
   std::unique_ptr<Judge> exchanges_ = exchange_judge(walk_, approximations_);
+  std::unique_ptr<Judge> clipping_ = clipping_judge(walk_);
   std::unique_ptr<Judge> places_ = place_judge(walk_);
   std::unique_ptr<Judge> iteration_ = iteration_judge(walk_);
 
   const Listeners use_{&residency_, flows_.get()};
-  const Listeners op_{inputs_.get(), outputs_.get(), &approximations_, runs_.get()};
+  const Listeners op_{inputs_.get(), clipping_.get(), outputs_.get(), &approximations_, runs_.get()};
   const Listeners exchange_{flows_.get(), exchanges_.get()};
   const Listeners end_{runs_.get(), places_.get(), iteration_.get(), &approximations_, &versions_};
 };
@@ -100,7 +101,7 @@ void Court::judge_what_it_does(StepId s) {
   } else if (step.op != no_op) {
     tell(op_, &Judge::runs_op, s);
   } else if (step.reads.count + step.writes.count + step.allocates.count > 0) {  // else it only frees
-    copies_->converts(s);
+    (walk_.clips(step) ? clipping_ : copies_)->converts(s);
   }
 }
 

@@ -43,6 +43,7 @@ bool CopyJudge::judge_pair(StepId s) {
   const bool adds = walk_.adds_gradients(step);
   if (adds && (source.is_packed() || target.is_packed())) report(Rule::lossy, s, to, "adds compressed values to");
   const RangedSums before = adds ? holdings_[to].sums : RangedSums{};
+  const bool is_clipped = copied.is_clipped && !adds;
   const bool is_approximate = copied.approximate || (adds && holdings_[to].approximate);
   HeldValue& held = holdings_.fill(s, to, copied.tensors);
   if (!walk_.makers[target.tensor.index].empty())
@@ -53,6 +54,7 @@ bool CopyJudge::judge_pair(StepId s) {
   if (adds && !held.sums.add(before)) report(Rule::repeated, s, to, "adds a contribution a second time to");
   held.version = copied.version;
   held.is_pooled = copied.is_pooled;
+  held.is_clipped = is_clipped;
   if (is_approximate) approximations_.approximated(s, to);
   return true;
 }

@@ -168,6 +168,7 @@ class CostJudge final : public Judge {
   void judge_cost_of_op(StepId s);
   void judge_cost_on_host(StepId s);
   void judge_cost_of_sum(StepId s);
+  void judge_clipping(StepId s);
   void judge_bound(StepId s);
   Bytes workspace_of(const Step& step, bool keeps, bool in_one_call) const;
   void judge_cost_of_copy(StepId s);
@@ -194,6 +195,7 @@ void CostJudge::states(StepId s) {
   if (step.measured) return;
   if (step.workspace != Bytes{0}) report(Rule::wrong_cost, s, text(s) + " has a workspace, which only ops have");
   if (moves) return;  // a collective's flow
+  if (walk_.clips(step)) return judge_clipping(s);
   if (converts) return judge_cost_of_sum(s);
   if (step.work.seconds != Seconds{0}) report(Rule::wrong_cost, s, text(s) + " only frees, but takes time");
 }
@@ -227,6 +229,18 @@ void CostJudge::judge_cost_of_sum(StepId s) {
   report(Rule::wrong_cost, s,
          text(s) + " adds gradients in " + written_seconds(step.work.seconds.value) + "; the model has " +
              written_seconds(seconds));
+}
+
+/// What clipping takes is its updates'. It happens where its stream computes, which may be a host.
+void CostJudge::judge_clipping(StepId s) {
+  const Step& step = schedule_[s];
+  const std::optional<MemoryId> at = walk_.ends_of(step).from;
+  const Way& way = schedule_[step.stream].way;
+  if (!way.computes() || !at || (way != way::compute && platform_[*at].device)) {
+    report(Rule::wrong_place, s, text(s) + " clips gradients on a stream that computes on no device or host");
+  }
+  if (step.work.seconds == Seconds{0}) return;
+  report(Rule::wrong_cost, s, text(s) + " clips gradients, but takes time of its own");
 }
 
 void CostJudge::judge_cost_on_host(StepId s) {

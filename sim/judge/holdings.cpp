@@ -68,7 +68,7 @@ HeldValue& Holdings::fill(StepId s, BufferId b, HeldTensors tensors) {
   held.makers = {s};
   held.readers.clear();
   held.from = no_collective;
-  held.approximate = held.is_pooled = false;
+  held.approximate = held.is_pooled = held.is_clipped = false;
   return held;
 }
 

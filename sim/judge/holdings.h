@@ -32,6 +32,7 @@ struct HeldValue {
   HeldSteps readers;                    ///< since
   CollectiveId from = no_collective;    ///< whose result it is
   bool approximate = false;             ///< not the value itself, but what a lossy codec has left of it or of others
+  bool is_clipped = false;              ///< a gradient that was scaled by the norm of all
   bool is_pooled = false;               ///< by a codec that pools, of this value
   BufferId newer = none, older = none;  ///< of the list of live ones that it is in
 };

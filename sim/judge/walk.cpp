@@ -114,4 +114,11 @@ bool Walk::adds_gradients(const Step& step) const {
   return step.allocates.count == 0 && graph[t].kind == TensorKind::parameter_gradient;
 }
 
+bool Walk::clips(const Step& step) const {
+  if (!schedule.clips_gradients || step.op != no_op || step.work.is_transfer() || step.collective != no_collective) {
+    return false;
+  }
+  return step.allocates.count == 0 && (step.reads.count == 0) != (step.writes.count == 0);
+}
+
 }  // namespace plimsoll

@@ -82,6 +82,8 @@ struct Walk {
   std::pair<BufferId, BufferId> pair_of(const Step& step) const;
   /// Whether a conversion changes a parameter gradient that is there: then it adds to it.
   bool adds_gradients(const Step& step) const;
+  /// Whether it is a pass of clipping: it reads gradients for their norm, or scales them, and has no op.
+  bool clips(const Step& step) const;
 
  private:
   std::vector<std::size_t> first_run_;  ///< by op: index into ran_ of its first run

@@ -18,9 +18,11 @@
 #include "sim/core/op_attribute.h"
 #include "sim/core/partition.h"
 #include "sim/core/slices.h"
+#include "sim/lower/clipping.h"
 #include "sim/lower/gradient_owners.h"
 #include "sim/lower/live_copies.h"
 #include "sim/lower/weight_versions.h"
+#include "sim/model/graph_updates.h"
 #include "sim/model/problem.h"
 #include "sim/model/schedule_head.h"
 
@@ -463,6 +465,10 @@ class Lowering {
   void run(const Action& action, PartId by, std::uint32_t micro_batch, Backprop backprop) {
     const Part& here = part(by);
     const OpId id = action.op;
+    if (problem_.clips_gradients && !are_clipped_ && updates_parameters(graph_[id])) {
+      throw CannotLower{"'" + graph_[id].name +
+                        "' runs before all gradients are there, and is to wait until they are clipped by their norm"};
+    }
     const Saving saving = action.saving;
     const Op& op = graph_[id];
     const bool on_device = action.at == place::device, is_beside = on_device && runs_beside(op);
@@ -563,6 +569,11 @@ class Lowering {
   void issue_ends() {
     if (versions_.come_within()) return;  // the updates have run
     owners_.sum();
+    if (problem_.clips_gradients) {
+      sum_over_ranks();
+      clip_gradients(problem_, owners_, copies_);
+      are_clipped_ = true;
+    }
     for (std::uint32_t p = 0; p < tapes_.size(); ++p) {
       for (const Action& action : tapes_[p].end) issue(action, {PartId{p}, 0});
     }
@@ -573,6 +584,22 @@ class Lowering {
         if (updates_run_.contains({id_at<PartId>(p), id_at<OpId>(o)})) continue;
         run(plimsoll::run(id_at<OpId>(o)), id_at<PartId>(p), 0, tapes_[p].backprop);
         owners_.hand_out(graph_.ops[o], *owner);
+      }
+    }
+  }
+
+  /// Before updates: what ranks sum of gradients, and has not run within a tape.
+  void sum_over_ranks() {
+    for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
+      const Op& op = graph_.ops[o];
+      const bool sums =
+          op.phase == Phase::update && collective_of(op) &&
+          std::ranges::any_of(op.mutates, [&](TensorId t) { return graph_[t].kind == TensorKind::parameter_gradient; });
+      if (!sums) continue;
+      for (const Part* owner : owners_.of(op)) {
+        const auto by = id_at<PartId>(static_cast<std::size_t>(owner - partition_.parts.data()));
+        if (!updates_run_.contains({by, id_at<OpId>(o)}))
+          run(plimsoll::run(id_at<OpId>(o)), by, 0, tapes_[by.index].backprop);
       }
     }
   }
@@ -593,8 +620,9 @@ class Lowering {
   WeightVersions versions_;
   EarlierSlices earlier_;
   ExchangeOrder exchanges_;
-  std::vector<bool> ran_;  // by op and micro-batch
-  NewStep step_;           // the one that is made, and what it uses: their room is used again
+  std::vector<bool> ran_;     // by op and micro-batch
+  bool are_clipped_ = false;  // gradients, where that is asked for
+  NewStep step_;              // the one that is made, and what it uses: their room is used again
   std::vector<std::pair<TensorId, Copy*>> used_;
   std::vector<Copy*> overwritten_;
   std::set<std::pair<PartId, OpId>> updates_run_;

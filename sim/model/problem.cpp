@@ -40,6 +40,15 @@ States states_taken(const Graph& graph, States asked) {
   return taken(asked, graph, updated);
 }
 
+/// Why gradients cannot be clipped by the norm of all.
+std::optional<std::string> no_clipping(const ProblemOptions& options, bool has_own_updates) {
+  if (!options.clips_gradients) return std::nullopt;
+  if (options.optimizer == Optimizer::none) return "gradients are clipped for the updates of an optimizer, found none";
+  if (has_own_updates) return "the trace has updates of its own, which clip as it says: clipping cannot be chosen";
+  if (options.update_kernels != UpdateKernels::megatron) return std::nullopt;
+  return "the update kernels 'megatron' count the norm and clipping already: gradients are not clipped once more";
+}
+
 /// Parameter gradients are whole after the last micro-batch only.
 std::optional<std::string> early_reader(const Problem& problem) {
   if (problem.micro_batches == 1) return std::nullopt;
@@ -72,6 +81,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
   problem.micro_batches = options.micro_batches;
   problem.optimizer = options.optimizer;
   problem.update_kernels = options.update_kernels;
+  problem.clips_gradients = options.clips_gradients;
   problem.gradients = options.gradients;
   problem.platform = std::move(platform);
   const Device& device = problem.platform.devices.front();
@@ -90,12 +100,14 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
              "packed where backwards are split";
     }
     if (std::optional<std::string> why = no_states(whole, options)) return std::move(*why);
+    if (std::optional<std::string> why = no_clipping(options, false)) return std::move(*why);
     if (options.backward == Backward::split || options.inner == Inner::apart) let_nothing_die_early(whole);
     problem.index = chain_graph(whole, options.optimizer, options.backward, options.states, options.inner);
     problem.graph = std::move(problem.index->graph);
     problem.index->graph = {};
     if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);
     launch_together(problem.graph, options.optimizer, options.update_kernels);
+    if (options.clips_gradients) count_clipping(problem.graph, options.update_kernels);
     const bool are_counted =
         std::ranges::all_of(whole.stages, [](const Stage& s) { return s.forward_kernels && s.backward_kernels; });
     if (device.host_launch > Seconds{0} && !are_counted) {
@@ -111,12 +123,14 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     if (has_update(graph) && options.states == States::fp32) {
       return "the trace has updates of its own, whose states are as it says: states cannot be chosen";
     }
+    if (std::optional<std::string> why = no_clipping(options, has_update(graph))) return std::move(*why);
     if (options.optimizer != Optimizer::none && !has_update(graph)) {
       std::variant<UpdatedGraph, std::string> updated =
           graph_with_updates(std::move(graph), options.optimizer, options.states);
       if (std::string* why = std::get_if<std::string>(&updated)) return std::move(*why);
       graph = std::move(std::get<UpdatedGraph>(updated).graph);
       launch_together(graph, options.optimizer, options.update_kernels);
+      if (options.clips_gradients) count_clipping(graph, options.update_kernels);
       problem.states = std::get<UpdatedGraph>(updated).states;
     }
     WithoutViews named = without_views(std::move(graph));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <span>
 
 #include "sim/core/expects.h"
@@ -144,6 +145,32 @@ void keep_own_roots(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
   for (const Op& op : graph.ops) roots += root_of(graph, op);
   for (Op& op : graph.ops) {
     if (op.phase == Phase::update) op.workspace = roots;
+  }
+}
+
+void count_clipping(Graph& graph, UpdateKernels kernels) {
+  constexpr double passes = 2;
+  std::vector<Op*> updates;
+  std::vector<std::int64_t> numbers;
+  for (Op& op : graph.ops) {
+    if (op.phase != Phase::update) continue;
+    updates.push_back(&op);
+    numbers.push_back(numbers_of(graph, op));
+  }
+  const bool are_together = kernels != UpdateKernels::single;
+  const double together = static_cast<double>(kernels_for_lists(numbers, 1)) / static_cast<double>(updates.size());
+  for (Op* const update : updates) {
+    EXPECTS(update->bytes_moved);
+    std::vector<TensorId> gradients;
+    std::ranges::copy_if(update->inputs, std::back_inserter(gradients),
+                         [&](TensorId t) { return graph[t].kind == TensorKind::parameter_gradient; });
+    const Bytes clipping = clipping_bytes_moved(graph, gradients), own = *update->bytes_moved, all = own + clipping;
+    if (all > Bytes{0}) {
+      const double traffic = update->traffic * static_cast<double>(own.count) + static_cast<double>(clipping.count);
+      update->traffic = traffic / static_cast<double>(all.count);
+    }
+    update->bytes_moved = all;
+    update->launches += passes * (are_together ? together : 1);
   }
 }
 

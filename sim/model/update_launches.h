@@ -22,6 +22,10 @@ std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::siz
 /// Shares launches out evenly among the graph's updates, all of them made by --optimizer.
 void launch_together(Graph&, Optimizer, UpdateKernels);
 
+/// Adds to the updates what clipping by the norm of all gradients takes: each update reads its gradients twice more and
+/// writes them once; kernels for the norms and for scaling go through one list each. After launch_together().
+void count_clipping(Graph&, UpdateKernels);
+
 /// Of a rank's graph, whose updates launch_together() has seen before they were shared out: the roots that `foreach`
 /// keeps are of the rank's own shares.
 void keep_own_roots(Graph&, Optimizer, UpdateKernels);

@@ -72,6 +72,7 @@ class SharedStages {
         chain_graph(chain, problem_.optimizer, backward, problem_.states.value_or(States::by_dtype), inner);
     problem_.graph = std::move(problem_.index->graph);
     problem_.index->graph = {};
+    if (problem_.clips_gradients) count_clipping(problem_.graph, problem_.update_kernels);
     state_exchanges(problem_.graph, *problem_.index, without_waits, chain, by_axis(exchanges));
     return std::move(problem_);
   }

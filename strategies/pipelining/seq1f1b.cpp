@@ -8,6 +8,7 @@
 
 #include "sim/core/slices.h"
 #include "sim/model/stage_exchanges.h"
+#include "sim/model/update_launches.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
@@ -44,6 +45,7 @@ class SequenceSlices {
     made_.index = chain_graph(*made_.chain, whole_.optimizer, is_split ? Backward::split : Backward::whole,
                               whole_.states.value_or(States::by_dtype));
     made_.graph = std::exchange(made_.index->graph, {});
+    if (made_.clips_gradients) count_clipping(made_.graph, made_.update_kernels);
     for (std::size_t o = 0; o < made_.graph.ops.size(); ++o) {
       if (made_.graph.ops[o].phase != Phase::update) cut_work(made_.graph.ops[o], whole_.graph.ops[o]);
     }

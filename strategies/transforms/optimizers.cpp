@@ -193,6 +193,7 @@ class OptimizerChange {
     update.inputs = made.inputs;
     update.mutates = made.mutates;
     update.bytes_moved = *made.bytes_moved + sum.also_moved;
+    if (made_.clips_gradients) update.bytes_moved = *update.bytes_moved + clipping_bytes_moved(graph(), gradients);
     update.workspace = sum.workspace;
     if (computes) update.flops = Flops{update.flops.value_or(Flops{}).count + sum.flops.count};
     if (update.duration && before > Bytes{0}) {

@@ -53,9 +53,10 @@ RandomPlan random_plan(std::uint64_t seed) {
                      .uplink = random.chance(0.5) ? std::optional(BytesPerSecond{10}) : std::nullopt,
                      .to_peers = BytesPerSecond{16},
                      .peer_latency = Seconds{0.25}};
-  const ProblemOptions options{.micro_batches = random.between(1, 4),
-                               .optimizer = random.chance(0.5) ? Optimizer::momentum : Optimizer::none,
-                               .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing};
+  ProblemOptions options{.micro_batches = random.between(1, 4),
+                         .optimizer = random.chance(0.5) ? Optimizer::momentum : Optimizer::none,
+                         .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing};
+  options.clips_gradients = options.optimizer != Optimizer::none && seed % 3 == 0;
   RandomPlan made{problem_of(chain, gpus(machine), options), {}};
   const Problem& problem = made.problem;
 

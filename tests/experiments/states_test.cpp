@@ -46,6 +46,17 @@ TEST_CASE("the states that were taken are in text, JSON and schedule file, and c
   CHECK(answer("check --json --schedule " + file + " " + model)["makespan_s"] == single["makespan_s"]);
   CHECK(plimsoll("simulate --strategy store_all --update-kernels foreach " + model).err ==
         "--update-kernels: 'foreach' needs an --optimizer, found none\n");
+  const nlohmann::json clipped = answer(question + "--optimizer adam --clip-norm --schedule-out " + file);
+  CHECK(clipped["clip_norm"] == true);
+  CHECK(mixed["clip_norm"].is_null());
+  CHECK(clipped["makespan_s"].get<double>() > mixed["makespan_s"].get<double>());
+  CHECK(clipped["peak_bytes"] == mixed["peak_bytes"]);
+  CHECK(answer("check --json --schedule " + file + " " + model)["makespan_s"] == clipped["makespan_s"]);
+  CHECK(plimsoll("simulate --strategy store_all --optimizer adam --clip-norm --engine event " + model)
+            .out.find("updates fused, gradients clipped\n") != std::string::npos);
+  CHECK(plimsoll("simulate --strategy backward_updates --optimizer adam --clip-norm " + model).exit_code == 2);
+  CHECK(plimsoll("simulate --strategy store_all --clip-norm " + model).err.find("an optimizer, found none") !=
+        std::string::npos);
   const ProgramRun without = plimsoll("simulate --strategy store_all --states fp32 " + model);
   CHECK(without.exit_code == 2);
   CHECK(without.err == "--states: 'fp32' needs an --optimizer, found none\n");
