@@ -418,7 +418,7 @@ def rows(given):
     yield "| memory | search | its plan | promised | simulated as | takes | `cluster` |"
     yield "|---|---|---|--:|---|--:|--:|"
     for memory in given.memory:
-        best, _, proven = published_spaces.of_space(given, published_spaces.SPACES[0][1], memory)
+        best, _, proven = published_spaces.of_space(given, given.options, memory)
         whole = published_spaces.cell(best, None, proven)
         for name, search in SEARCHES:
             plan = search(costs, given.samples, published_spaces.bytes_of(memory))
@@ -428,7 +428,7 @@ def rows(given):
             strategy, samples, said = simulated(given, plan, memory)
             takes = published_spaces.cell(said["makespan_s"], best, True) if said["feasible"] else "does not fit"
             shown = "`" + strategy.replace("|", "\\|") + f"`, {samples} a micro-batch" + (f" ({plan.other})" if plan.other else "")
-            yield f"| {memory} | {name} | {plan.words} | {plan.promised:.4g} s | {shown} | {takes} | {whole} |"
+            yield f"| {memory} | {name} | {plan.words} | {plan.promised:#.4g} s | {shown} | {takes} | {whole} |"
 
 
 def main():

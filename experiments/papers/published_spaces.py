@@ -40,6 +40,7 @@ def arguments_of(words, about):
     parser.add_argument("--trace", default=TRACE, help="a model by formula (default: a GPT of 6.6 billion parameters)")
     parser.add_argument("--platform", default="a100_sxm_8")
     parser.add_argument("--samples", type=int, default=32, help="of an iteration (default: 32)")
+    parser.add_argument("--options", default=SPACES[0][1], help=f"of cluster, which peers are compared with (default: {SPACES[0][1]})")
     given = parser.parse_args(words)
     if not given.program.is_file():
         parser.error(f"no program '{given.program}': build it first")
@@ -71,7 +72,7 @@ def cell(seconds, whole, proven):
     if seconds is None:
         return "nothing fits"
     more = "" if whole is None or seconds <= whole * 1.0005 else f", +{100 * (seconds / whole - 1):.1f} %"
-    return f"{seconds:.4g} s{more}{'' if proven else ', not proven'}"
+    return f"{seconds:#.4g} s{more}{'' if proven else ', not proven'}"
 
 
 def table(given, answer=of_space):

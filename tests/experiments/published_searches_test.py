@@ -25,7 +25,7 @@ PLATFORM = "h100_pair_cxl"
 
 
 def given_of(**more):
-    return types.SimpleNamespace(**{"program": PROGRAM, "trace": TRACE, "platform": PLATFORM, "samples": 4, "memory": ["100 MB"], **more})
+    return types.SimpleNamespace(**{"program": PROGRAM, "trace": TRACE, "platform": PLATFORM, "samples": 4, "memory": ["100 MB"], "options": "t=1", **more})
 
 
 class MadeUp:
@@ -296,7 +296,7 @@ class Spaces(unittest.TestCase):
             return lambda given, options, memory: ({**times, **other}[names[options]], "a plan", proven)
         with contextlib.redirect_stderr(io.StringIO()):
             lines, wrong = published_spaces.table(given_of(), answer(True))
-            self.assertEqual([line.split(" | ")[-1] for line in lines], ["100 MB |", "|---|---|--:|", "2 s |", "2 s |", "2.5 s, +25.0 % |", "nothing fits |", "1.9 s |"])
+            self.assertEqual([line.split(" | ")[-1] for line in lines], ["100 MB |", "|---|---|--:|", "2.000 s |", "2.000 s |", "2.500 s, +25.0 % |", "nothing fits |", "1.900 s |"])
             self.assertEqual(len(wrong), 1)
             self.assertIn("1.9 s, the whole space 2 s", wrong[0])
             self.assertIn("the whole space 2 s, not proven", published_spaces.table(given_of(), answer(False))[1][0])
@@ -329,14 +329,14 @@ class Spaces(unittest.TestCase):
 class Whole(unittest.TestCase):
     def test_each_plan_is_simulated(self):
         asked = published_spaces.of_space
-        published_spaces.of_space = lambda given, options, memory: (1e-4, "a plan", True)  # the search itself is tested elsewhere
+        published_spaces.of_space = lambda given, options, memory: (1e-4 if options == "t=1" else 1, "a plan", True)  # the search itself is tested elsewhere
         try:
             rows = list(published_searches.rows(given_of(memory=["100 MB", "12 MB", "1 MB"])))
         finally:
             published_spaces.of_space = asked
         self.assertEqual(len(rows), 2 + 3 * 3)
         for row in rows[2:5]:
-            self.assertRegex(row, r" \| [\d.e-]+ s \| `.+`, \d+ a micro-batch.* \| [\d.e-]+ s, \+[\d.]+ % \| 0\.0001 s \|$")
+            self.assertRegex(row, r" \| [\d.e-]+ s \| `.+`, \d+ a micro-batch.* \| [\d.e-]+ s, \+[\d.]+ % \| 0\.0001000 s \|$")
         self.assertTrue(all("nothing fits" in row for row in rows[-3:]))
 
 
