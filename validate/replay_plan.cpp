@@ -503,6 +503,7 @@ std::vector<BufferId> left_at_end(const Schedule& schedule) {
 
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
                                                     const Network& network) {
+  if (schedule.keeps_averages) return ReplayFailure{"updates keep averages of parameters, which are not replayed"};
   if (schedule.clips_gradients) return ReplayFailure{"gradients are clipped by the norm of all, which is not replayed"};
   if (problem.mesh) {
     EXPECTS(!problem.index && network.graph.ops.size() == problem.graph.ops.size());

@@ -50,6 +50,7 @@ QuestionArguments words_of(const Json& record) {
   take(words.gradients, record, "gradients");
   take(words.transfers, record, "transfers");
   take(words.within, record, "within");
+  if (const auto ema = record.find("ema"); ema != record.end()) words.ema = *ema == Json(true);
   if (const auto clip = record.find("clip_norm"); clip != record.end()) words.clip_norm = *clip == Json(true);
   words.micro_batches = std::to_string(record.at("micro_batches").get<std::int64_t>());
   if (const Json& budget = record.at("memory_budget_bytes"); budget.is_number()) {

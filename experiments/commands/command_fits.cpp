@@ -26,7 +26,7 @@ namespace {
 struct FitsArguments {
   std::string model, platform, train = "full", batch, sequence, optimizer = "adam", precision, memory,
                                context = "450 MB", communicator = "688 MiB", margin = "5 %";
-  bool clip_norm = false, no_changes = false, json = false;
+  bool ema = false, clip_norm = false, no_changes = false, json = false;
 };
 
 /// The model with another value of one of its numbers, where the word is given.
@@ -99,6 +99,7 @@ AskedTraining training_of(const FitsArguments& arguments) {
   if (trained.is_packed) training.trace = with_option(training.trace, "base", "nf4");
   set_precision(training, arguments.precision);
   if (training.optimizer == Optimizer::none) training.states = States::by_dtype;
+  training.ema = arguments.ema;
   training.clip_norm = arguments.clip_norm;
   return training;
 }
@@ -167,6 +168,7 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
   command->add_option("--optimizer", arguments->optimizer, "optimizer: none, sgd, momentum, adam or adamw")
       ->capture_default_str()
       ->type_name("NAME");
+  command->add_flag("--ema", arguments->ema, "keep an exponential moving average of each trained parameter");
   command->add_flag("--clip-norm", arguments->clip_norm, "clip gradients by the norm of all of them");
   command
       ->add_option(

@@ -80,6 +80,8 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
                   "mixed precision: gradients copied to fp32, unscaled, clipped, parameters copied back)")
       ->capture_default_str()
       ->type_name("HOW");
+  command.add_flag("--ema", words.ema,
+                   "keep an exponential moving average of each trained parameter, which its update renews");
   command.add_flag("--clip-norm", words.clip_norm,
                    "clip gradients by the norm of all of them: updates wait for it, and gradients are read twice and "
                    "written once more");
@@ -102,7 +104,7 @@ void add_schedule_option(CLI::App& command, std::string& schedule, const std::st
     for (CLI::Option* each : required) each->required(false);
   });
   for (const char* name : {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--update-kernels",
-                           "--clip-norm", "--gradients"}) {
+                           "--ema", "--clip-norm", "--gradients"}) {
     if (CLI::Option* each = command.get_option_no_throw(name)) option->excludes(each);
   }
 }
@@ -144,6 +146,7 @@ Question question_of(const QuestionArguments& words, Asks asks) {
                     .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
                     .states = states,
                     .update_kernels = update_kernels,
+                    .ema = words.ema,
                     .clip_norm = words.clip_norm,
                     .gradients = understood<Gradients>("--gradients", words.gradients),
                     .engine = understood<Engine>("--engine", words.engine),

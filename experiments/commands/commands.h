@@ -45,7 +45,7 @@ struct QuestionArguments {
   std::string trace, platform, strategy, memory, micro_batches = "1", engine = "simgrid", allocator = "exact",
                                                  optimizer = "none", states = "by_dtype", update_kernels = "fused",
                                                  gradients = "new", transfers = "link", within = "live";
-  bool clip_norm = false;
+  bool ema = false, clip_norm = false;
 };
 
 /// Which options a command takes beside --trace and --platform.

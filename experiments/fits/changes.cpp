@@ -191,7 +191,7 @@ bool has_states(const TrainingNeeds& plain) {
   constexpr std::int64_t least_share = 20;
   Bytes states;
   for (const NeedPart& part : plain.parts) {
-    if (part.name == states_part || part.name == main_weights_part) states += part.bytes;
+    if (part.name == states_part || part.name == main_weights_part || part.name == averages_part) states += part.bytes;
   }
   return states.count * least_share > plain.live.count;
 }

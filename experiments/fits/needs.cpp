@@ -18,7 +18,7 @@ namespace {
 /// A size that no plan has: what is asked within it is not held back.
 constexpr Bytes no_limit{std::int64_t{1} << 50};
 
-constexpr std::string_view main_copy = "fp32 copy of ";
+constexpr std::string_view main_copy = "fp32 copy of ", average = "average of ";
 
 /// In the order of the table.
 struct Sort {
@@ -28,9 +28,10 @@ struct Sort {
 constexpr std::size_t of(TensorKind kind) {
   return static_cast<std::size_t>(kind);
 }
-constexpr std::size_t main_weights = memory_kinds;
+constexpr std::size_t main_weights = memory_kinds, averages = memory_kinds + 1;
 constexpr std::array sorts{Sort{"weights", of(TensorKind::parameter)},
                            Sort{main_weights_part, main_weights},
+                           Sort{averages_part, averages},
                            Sort{states_part, of(TensorKind::optimizer_state)},
                            Sort{"gradients of weights", of(TensorKind::parameter_gradient)},
                            Sort{"activations", of(TensorKind::activation)},
@@ -45,11 +46,14 @@ void describe_peak(const Problem& problem, const Answer& answer, TrainingNeeds& 
   const auto fullest = std::ranges::max_element(devices, {}, &DeviceMetrics::peak_live);
   const Device& device = problem.platform.devices[static_cast<std::size_t>(fullest - devices.begin())];
   const AtPeak peak = at_peak(*answer.schedule, *answer.timeline, problem.platform, device.memory);
-  std::array<Bytes, memory_kinds + 1> bytes{};
+  std::array<Bytes, memory_kinds + 2> bytes{};
   for (const BufferId b : peak.buffers) {
     const Buffer& buffer = (*answer.schedule)[b];
-    const bool is_main = problem.graph[buffer.tensor].name.starts_with(main_copy);
-    bytes[is_main ? main_weights : memory_kind(problem.graph, buffer)] += buffer.bytes;
+    const std::string& name = problem.graph[buffer.tensor].name;
+    const std::size_t kind = memory_kind(problem.graph, buffer);
+    const bool is_state = kind == of(TensorKind::optimizer_state);
+    const bool is_main = is_state && name.starts_with(main_copy), is_average = is_state && name.starts_with(average);
+    bytes[is_main ? main_weights : is_average ? averages : kind] += buffer.bytes;
   }
   bytes[workspace_kind] += peak.workspace;
   for (const Sort& sort : sorts) {

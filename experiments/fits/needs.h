@@ -24,7 +24,8 @@ struct Reserves {
 };
 
 /// Bytes in memory at the peak, of one sort.
-inline constexpr std::string_view main_weights_part = "main weights in fp32", states_part = "optimizer states";
+inline constexpr std::string_view main_weights_part = "main weights in fp32", states_part = "optimizer states",
+                                  averages_part = "averages of weights";
 struct NeedPart {
   std::string name;  ///< `weights`
   Bytes bytes;

@@ -35,6 +35,7 @@ Question question_of(const AskedTraining& training, Bytes memory) {
           .micro_batches = training.micro_batches,
           .optimizer = training.optimizer,
           .states = training.states,
+          .ema = training.ema,
           .clip_norm = training.clip_norm,
           .engine = Engine::event,
           .allocator = parse_allocator(std::string(fits_allocator), "--allocator")};
@@ -49,6 +50,7 @@ std::string command_of(const AskedTraining& training, Bytes memory) {
       fmt::format("plimsoll simulate -t {} -p {} -s {} --optimizer {}", quoted(training.trace),
                   quoted(within(training.platform, memory)), quoted(training.strategy), written(training.optimizer));
   if (training.states != States::by_dtype) command += fmt::format(" --states {}", written(training.states));
+  if (training.ema) command += " --ema";
   if (training.clip_norm) command += " --clip-norm";
   if (training.micro_batches > 1) command += fmt::format(" --micro-batches {}", training.micro_batches);
   if (training.budget) command += fmt::format(" -m \"{} B\"", training.budget->count);

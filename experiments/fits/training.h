@@ -29,6 +29,7 @@ struct AskedTraining {
   std::uint32_t devices = 1;  ///< that work together
   Optimizer optimizer = Optimizer::adam;
   States states = States::by_dtype;
+  bool ema = false;             ///< averages of parameters are kept
   bool clip_norm = false;       ///< gradients are clipped by the norm of all
   std::optional<Bytes> budget;  ///< of live bytes, for strategies that plan within one
 };

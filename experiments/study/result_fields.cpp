@@ -271,6 +271,11 @@ const ResultField fields[] = {
        if (!of.problem || !of.problem->states) return nullptr;
        return written(of.problem->update_kernels);
      }},
+    {"ema", flag, sometimes, "no averages are kept", "", "true: optimizer states have averages of parameters",
+     [](const Result& of) -> Json {
+       if (!of.problem || !of.problem->keeps_averages) return nullptr;
+       return true;
+     }},
     {"clip_norm", flag, sometimes, "gradients are not clipped", "", "true: by the norm of all of them, which updates wait for",
      [](const Result& of) -> Json {
        if (!of.problem || !of.problem->clips_gradients) return nullptr;

@@ -339,6 +339,7 @@ ProblemOutcome untransformed(const Question& question, Trace trace, Platform pla
                                .optimizer = question.optimizer,
                                .states = question.states,
                                .update_kernels = question.update_kernels,
+                               .keeps_averages = question.ema,
                                .clips_gradients = question.clip_norm,
                                .gradients = question.gradients,
                                .backward = backward_for(question.strategy.passes),
@@ -447,6 +448,7 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
           .optimizer = schedule.optimizer,
           .states = schedule.states,
           .update_kernels = schedule.update_kernels,
+          .ema = schedule.keeps_averages,
           .clip_norm = schedule.clips_gradients,
           .gradients = schedule.gradients};
 }

@@ -47,6 +47,7 @@ struct Question {
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
+  bool ema = false;        ///< updates keep averages of parameters
   bool clip_norm = false;  ///< gradients are scaled by the norm of all
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;

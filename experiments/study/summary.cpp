@@ -188,9 +188,10 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         memory.capacity ? format_bytes(*memory.capacity) : "unlimited");
   }
   if (problem.states) {
-    text += fmt::format("  optimizer states {:>12}   of {}, {}; updates {}{}\n",
+    text += fmt::format("  optimizer states {:>12}   of {}, {}; updates {}{}{}\n",
                         format_bytes(bytes_of_kind(problem.graph, TensorKind::optimizer_state)),
                         written(question.optimizer), written(*problem.states), written(problem.update_kernels),
+                        problem.keeps_averages ? ", averages kept" : "",
                         problem.clips_gradients ? ", gradients clipped" : "");
   }
   if (question.allocator.kind != AllocatorKind::exact) text += allocator_lines(question, problem, answer);

@@ -287,6 +287,7 @@ constexpr DraftField draft_fields[] = {
     {"states", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.states = one_of<States>(v); }},
     {"update_kernels", Need::optional,
      [](Draft& d, const YamlCursor& v) { d.experiment.update_kernels = one_of<UpdateKernels>(v); }},
+    {"ema", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.ema = v.boolean(); }},
     {"clip_norm", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.clip_norm = v.boolean(); }},
     {"gradients", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.gradients = one_of<Gradients>(v); }},
     {"engine", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.engine = one_of<Engine>(v); }},
@@ -507,6 +508,7 @@ Json to_json(const Experiment& experiment) {
   if (!experiment.aliases.empty()) json["alias"] = experiment.aliases;
   if (experiment.states != States::by_dtype) json["states"] = written(experiment.states);
   if (experiment.update_kernels != UpdateKernels::fused) json["update_kernels"] = written(experiment.update_kernels);
+  if (experiment.ema) json["ema"] = true;
   if (experiment.clip_norm) json["clip_norm"] = true;
   if (experiment.timelines) json["timelines"] = true;
   if (experiment.timeout) json["timeout_s"] = experiment.timeout->value;

@@ -96,6 +96,7 @@ void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element
                                             .optimizer = optimizer,
                                             .states = e.states,
                                             .update_kernels = e.update_kernels,
+                                            .ema = e.ema,
                                             .clip_norm = e.clip_norm,
                                             .gradients = e.gradients});
       if (!refused.is_error) return;

@@ -142,6 +142,7 @@ Question question_of(const Experiment& e, std::size_t group) {
           .optimizer = e.optimizers[at.optimizer],
           .states = e.states,
           .update_kernels = e.update_kernels,
+          .ema = e.ema,
           .clip_norm = e.clip_norm,
           .gradients = e.gradients,
           .engine = e.engine,

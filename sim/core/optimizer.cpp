@@ -71,6 +71,10 @@ Bytes state_bytes(Optimizer optimizer, States states, Bytes parameter, std::stri
   return count * bytes_of_state(states, parameter, dtype);
 }
 
+Bytes average_bytes(States states, Bytes parameter, std::string_view dtype) {
+  return has_fp32_copy(states, dtype) ? bytes_of_state(states, parameter, dtype) : parameter;
+}
+
 Bytes update_bytes_moved(const Graph& graph, States states, const std::vector<TensorId>& parameters,
                          const std::vector<TensorId>& gradients, const std::vector<TensorId>& kept) {
   Bytes moved;

@@ -28,6 +28,10 @@ bool has_fp32_copy(States, std::string_view dtype);
 std::vector<Tensor> states_of(Optimizer, States, const Tensor& parameter, std::string_view dtype);
 Bytes state_bytes(Optimizer, States, Bytes parameter, std::string_view dtype);
 
+/// Of an exponential moving average of the parameter: in fp32 where the optimizer has an fp32 copy of it, else as it
+/// is.
+Bytes average_bytes(States, Bytes parameter, std::string_view dtype);
+
 /// What one update moves: it reads the gradients, reads and writes all states, writes the parameters, and reads those
 /// that have no fp32 copy.
 Bytes update_bytes_moved(const Graph&, States, const std::vector<TensorId>& parameters,

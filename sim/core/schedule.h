@@ -134,6 +134,7 @@ struct Schedule {
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
+  bool keeps_averages = false;   ///< of trained parameters, among the states of their updates
   bool clips_gradients = false;  ///< updates read gradients that were scaled when the norm of all was known
   Gradients gradients = Gradients::fresh;
   Updates updates;

@@ -40,6 +40,14 @@ States states_taken(const Graph& graph, States asked) {
   return taken(asked, graph, updated);
 }
 
+/// Why no averages of parameters can be kept.
+std::optional<std::string> no_averages(const ProblemOptions& options, bool has_own_updates) {
+  if (!options.keeps_averages) return std::nullopt;
+  if (options.optimizer == Optimizer::none) return "averages of parameters follow updates of an optimizer, found none";
+  if (!has_own_updates) return std::nullopt;
+  return "the trace has updates of its own, which keep what it says: averages of parameters cannot be chosen";
+}
+
 /// Why gradients cannot be clipped by the norm of all.
 std::optional<std::string> no_clipping(const ProblemOptions& options, bool has_own_updates) {
   if (!options.clips_gradients) return std::nullopt;
@@ -63,6 +71,16 @@ std::optional<std::string> early_reader(const Problem& problem) {
   return std::nullopt;
 }
 
+/// Planners of chains take the bytes of states from the chain.
+void count_averages(Chain& chain, const ProblemOptions& options) {
+  for (Parameter& parameter : chain.parameters) {
+    const std::string& dtype = dtype_of(chain, parameter);
+    if (!parameter.trained) continue;
+    parameter.states = state_bytes(options.optimizer, options.states, parameter.bytes, dtype) +
+                       average_bytes(options.states, parameter.bytes, dtype);
+  }
+}
+
 /// A workspace below 0 is of a whole backward that reads its stage's inner tensors as they are. A part of it may keep
 /// them, and of packed ones fewer bytes die.
 void let_nothing_die_early(Chain& chain) {
@@ -81,6 +99,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
   problem.micro_batches = options.micro_batches;
   problem.optimizer = options.optimizer;
   problem.update_kernels = options.update_kernels;
+  problem.keeps_averages = options.keeps_averages;
   problem.clips_gradients = options.clips_gradients;
   problem.gradients = options.gradients;
   problem.platform = std::move(platform);
@@ -100,6 +119,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
              "packed where backwards are split";
     }
     if (std::optional<std::string> why = no_states(whole, options)) return std::move(*why);
+    if (std::optional<std::string> why = no_averages(options, false)) return std::move(*why);
     if (std::optional<std::string> why = no_clipping(options, false)) return std::move(*why);
     if (options.backward == Backward::split || options.inner == Inner::apart) let_nothing_die_early(whole);
     problem.index = chain_graph(whole, options.optimizer, options.backward, options.states, options.inner);
@@ -107,6 +127,10 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.index->graph = {};
     if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);
     launch_together(problem.graph, options.optimizer, options.update_kernels);
+    if (options.keeps_averages) {
+      keep_averages(problem.graph, options.states, options.update_kernels);
+      count_averages(whole, options);
+    }
     if (options.clips_gradients) count_clipping(problem.graph, options.update_kernels);
     const bool are_counted =
         std::ranges::all_of(whole.stages, [](const Stage& s) { return s.forward_kernels && s.backward_kernels; });
@@ -123,6 +147,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     if (has_update(graph) && options.states == States::fp32) {
       return "the trace has updates of its own, whose states are as it says: states cannot be chosen";
     }
+    if (std::optional<std::string> why = no_averages(options, has_update(graph))) return std::move(*why);
     if (std::optional<std::string> why = no_clipping(options, has_update(graph))) return std::move(*why);
     if (options.optimizer != Optimizer::none && !has_update(graph)) {
       std::variant<UpdatedGraph, std::string> updated =
@@ -130,6 +155,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
       if (std::string* why = std::get_if<std::string>(&updated)) return std::move(*why);
       graph = std::move(std::get<UpdatedGraph>(updated).graph);
       launch_together(graph, options.optimizer, options.update_kernels);
+      if (options.keeps_averages) keep_averages(graph, options.states, options.update_kernels);
       if (options.clips_gradients) count_clipping(graph, options.update_kernels);
       problem.states = std::get<UpdatedGraph>(updated).states;
     }

@@ -28,6 +28,7 @@ struct Problem {
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
   UpdateKernels update_kernels = UpdateKernels::fused;  ///< of updates that --optimizer made
+  bool keeps_averages = false;                          ///< of trained parameters, which updates renew
   bool clips_gradients = false;                         ///< by the norm of all of them, which updates wait for
   std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ
   Gradients gradients = Gradients::fresh;
@@ -45,6 +46,7 @@ struct ProblemOptions {
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
+  bool keeps_averages = false;
   bool clips_gradients = false;
   Gradients gradients = Gradients::fresh;
   Backward backward = Backward::whole;

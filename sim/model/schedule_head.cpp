@@ -8,6 +8,7 @@ void state_problem(Schedule& schedule, const Problem& problem) {
   schedule.micro_batches = problem.micro_batches;
   schedule.optimizer = problem.optimizer;
   schedule.update_kernels = problem.update_kernels;
+  schedule.keeps_averages = problem.keeps_averages;
   schedule.clips_gradients = problem.clips_gradients;
   schedule.states = problem.states.value_or(States::by_dtype);
   schedule.gradients = problem.gradients;

@@ -115,6 +115,29 @@ void launch_as_megatron(const Graph& graph, Optimizer optimizer, const std::vect
   }
 }
 
+/// Adds to the updates what passes around them move, by update, each with so many lists.
+void add_passes(Graph& graph, UpdateKernels kernels, const std::vector<Bytes>& moved, double passes,
+                std::size_t lists) {
+  std::vector<std::int64_t> numbers;
+  for (const Op& op : graph.ops) {
+    if (op.phase == Phase::update) numbers.push_back(numbers_of(graph, op));
+  }
+  const bool are_together = kernels != UpdateKernels::single;
+  const auto together = static_cast<double>(kernels_for_lists(numbers, lists)) / static_cast<double>(numbers.size());
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    Op& update = graph.ops[o];
+    if (update.phase != Phase::update) continue;
+    EXPECTS(update.bytes_moved);
+    const Bytes own = *update.bytes_moved, all = own + moved[o];
+    if (all > Bytes{0}) {
+      const double traffic = update.traffic * static_cast<double>(own.count) + static_cast<double>(moved[o].count);
+      update.traffic = traffic / static_cast<double>(all.count);
+    }
+    update.bytes_moved = all;
+    update.launches += passes * (are_together ? together : 1);
+  }
+}
+
 }  // namespace
 
 std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::size_t lists) {
@@ -148,30 +171,41 @@ void keep_own_roots(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
   }
 }
 
-void count_clipping(Graph& graph, UpdateKernels kernels) {
-  constexpr double passes = 2;
-  std::vector<Op*> updates;
-  std::vector<std::int64_t> numbers;
-  for (Op& op : graph.ops) {
-    if (op.phase != Phase::update) continue;
-    updates.push_back(&op);
-    numbers.push_back(numbers_of(graph, op));
-  }
-  const bool are_together = kernels != UpdateKernels::single;
-  const double together = static_cast<double>(kernels_for_lists(numbers, 1)) / static_cast<double>(updates.size());
-  for (Op* const update : updates) {
-    EXPECTS(update->bytes_moved);
-    std::vector<TensorId> gradients;
-    std::ranges::copy_if(update->inputs, std::back_inserter(gradients),
-                         [&](TensorId t) { return graph[t].kind == TensorKind::parameter_gradient; });
-    const Bytes clipping = clipping_bytes_moved(graph, gradients), own = *update->bytes_moved, all = own + clipping;
-    if (all > Bytes{0}) {
-      const double traffic = update->traffic * static_cast<double>(own.count) + static_cast<double>(clipping.count);
-      update->traffic = traffic / static_cast<double>(all.count);
+void keep_averages(Graph& graph, States states, UpdateKernels kernels) {
+  std::vector<Bytes> moved(graph.ops.size());
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (graph.ops[o].phase != Phase::update) continue;
+    const std::vector<TensorId> changed = graph.ops[o].mutates;
+    for (const TensorId t : changed) {
+      if (graph[t].kind != TensorKind::parameter) continue;
+      const std::string dtype = dtype_of(graph, graph[t]);
+      const bool is_wide = has_fp32_copy(states, dtype);
+      Tensor average{.name = "average of " + graph[t].name,
+                     .kind = TensorKind::optimizer_state,
+                     .bytes = average_bytes(states, graph[t].bytes, dtype),
+                     .storage = id_at<StorageId>(graph.storages++),
+                     .shape = {},
+                     .dtype = is_wide ? "fp32" : graph[t].dtype};
+      moved[o] += 3 * average.bytes;
+      const auto id = id_at<TensorId>(graph.tensors.size());
+      graph.tensors.push_back(std::move(average));
+      graph.ops[o].inputs.push_back(id);
+      graph.ops[o].mutates.push_back(id);
     }
-    update->bytes_moved = all;
-    update->launches += passes * (are_together ? together : 1);
   }
+  add_passes(graph, kernels, moved, 1, 2);
+}
+
+void count_clipping(Graph& graph, UpdateKernels kernels) {
+  std::vector<Bytes> moved(graph.ops.size());
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (graph.ops[o].phase != Phase::update) continue;
+    std::vector<TensorId> gradients;
+    std::ranges::copy_if(graph.ops[o].inputs, std::back_inserter(gradients),
+                         [&](TensorId t) { return graph[t].kind == TensorKind::parameter_gradient; });
+    moved[o] = clipping_bytes_moved(graph, gradients);
+  }
+  add_passes(graph, kernels, moved, 2, 1);
 }
 
 void launch_together(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {

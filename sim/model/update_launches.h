@@ -22,6 +22,11 @@ std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::siz
 /// Shares launches out evenly among the graph's updates, all of them made by --optimizer.
 void launch_together(Graph&, Optimizer, UpdateKernels);
 
+/// Adds to the updates an exponential moving average of each parameter, the last of its states, `average of NAME`. It
+/// is renewed behind the update, by lists of averages and parameters: the average is read and written, and the
+/// parameter, or its fp32 copy, is read.
+void keep_averages(Graph&, States, UpdateKernels);
+
 /// Adds to the updates what clipping by the norm of all gradients takes: each update reads its gradients twice more and
 /// writes them once; kernels for the norms and for scaling go through one list each. After launch_together().
 void count_clipping(Graph&, UpdateKernels);

@@ -62,11 +62,11 @@ struct OtherOptimizer {
 /// In the attributes of an update that is not the problem's optimizer's: its own, and the tensor that all share.
 constexpr std::string_view optimizer_attribute = "optimizer", shared_state_attribute = "shared_state";
 
-constexpr std::string_view copy_of_parameter = "fp32 copy of ";
+constexpr std::string_view copy_of_parameter = "fp32 copy of ", average_of_parameter = "average of ";
 
 /// Of one update, what belongs to one of its parameters.
 struct StatesOfOne {
-  std::optional<TensorId> copy;
+  std::optional<TensorId> copy, average;
   std::vector<TensorId> adams;
 };
 
@@ -112,6 +112,8 @@ class OptimizerChange {
       const std::string &name = graph()[t].name, &of = graph()[parameter].name;
       if (name == std::string(copy_of_parameter) + of) {
         found.copy = t;
+      } else if (name == std::string(average_of_parameter) + of) {
+        found.average = t;
       } else if (is_only_one || name.ends_with(" of " + of)) {
         found.adams.push_back(t);
       }
@@ -145,6 +147,10 @@ class OptimizerChange {
       if (old.copy) own.push_back(*old.copy);
       for (const KeptState& state : given.states) {
         own.push_back(add(state.name + " of " + graph()[parameter].name, TensorKind::optimizer_state, state));
+      }
+      if (old.average) {
+        own.push_back(*old.average);
+        sum.also_moved += graph()[*old.average].bytes;  // the parameter or its copy, once more
       }
       for (const TensorId t : own) kept_[parameter] += graph()[t].bytes;
       states.insert(states.end(), own.begin(), own.end());

@@ -22,9 +22,10 @@ namespace plimsoll {
 namespace {
 
 /// `stages` stages with 8 bytes of parameters each, on devices that were measured and move 16 bytes a second.
-Problem on_measured(std::size_t stages, std::uint32_t devices, ProblemOptions options) {
+Problem on_measured(std::size_t stages, std::uint32_t devices, ProblemOptions options, const char* dtype = "") {
   Chain chain = even_chain(stages);
   chain.source.device = "measured";
+  chain.source.dtype = dtype;
   for (std::uint32_t s = 0; s < stages; ++s) {
     chain.stages[s].parameters = {s};
     chain.parameters.push_back({"w" + std::to_string(s), Bytes{8}});
@@ -88,6 +89,37 @@ TEST_CASE("clipping by hand: updates on a host wait for the last gradient", "[cl
   CHECK(plan_of(on_measured(2, 1, options), "zero_offload").makespan.value == Approx(6 + 2 * 56.0 / 28 + 0.5));
   options.clips_gradients = true;
   CHECK(plan_of(on_measured(2, 1, options), "zero_offload").makespan.value == Approx(6.5 + 2 * 80.0 / 28 + 0.5));
+}
+
+// Averages of 3 x 8 bytes, or in fp32 of 3 x 16: read and written, and the parameter or its copy is read.
+TEST_CASE("averages of parameters by hand", "[clipping]") {
+  for (const auto& [dtype, bytes] : {std::pair{"", 8}, {"bf16", 16}}) {
+    for (const auto& [kernels, launches] :
+         {std::pair{UpdateKernels::fused, 1.0}, {UpdateKernels::foreach, 1.0}, {UpdateKernels::single, 3.0}}) {
+      const ProblemOptions plain{.micro_batches = 2, .optimizer = Optimizer::adam, .update_kernels = kernels};
+      ProblemOptions averaged = plain;
+      averaged.keeps_averages = true;
+      for (const char* spec : {"store_all", "rotor", "chen_sqrt"}) {
+        const Plan before = plan_of(on_measured(3, 1, plain, dtype), spec);
+        const Plan after = plan_of(on_measured(3, 1, averaged, dtype), spec);
+        CHECK(after.makespan.value - before.makespan.value == Approx(9.0 * bytes / 16 + launches * 0.01));
+        CHECK(after.peak - before.peak == Bytes{3 * bytes});
+      }
+    }
+  }
+  const ProblemOptions both{.optimizer = Optimizer::adam, .keeps_averages = true, .clips_gradients = true};
+  for (const char* spec : {"zero_offload", "zero_infinity", "deep_optimizer_states", "twinflow"}) {
+    plan_of(on_measured(4, 1, both, "bf16"), spec);
+  }
+}
+
+TEST_CASE("other optimizers in Adam's place keep averages, too", "[clipping]") {
+  const auto states_of = [](bool keeps_averages) {
+    const Problem problem = on_measured(3, 1, {.optimizer = Optimizer::adam, .keeps_averages = keeps_averages}, "fp32");
+    return bytes_of_kind(transformed(problem, parse_spec("adam8bit(least=1)", "test")).graph,
+                         TensorKind::optimizer_state);
+  };
+  CHECK(states_of(true) - states_of(false) == Bytes{24});
 }
 
 TEST_CASE("no device updates before all devices have all gradients", "[clipping]") {

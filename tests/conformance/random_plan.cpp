@@ -57,6 +57,7 @@ RandomPlan random_plan(std::uint64_t seed) {
                          .optimizer = random.chance(0.5) ? Optimizer::momentum : Optimizer::none,
                          .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing};
   options.clips_gradients = options.optimizer != Optimizer::none && seed % 3 == 0;
+  options.keeps_averages = options.optimizer != Optimizer::none && seed % 5 == 0;
   RandomPlan made{problem_of(chain, gpus(machine), options), {}};
   const Problem& problem = made.problem;
 

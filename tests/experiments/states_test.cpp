@@ -57,6 +57,12 @@ TEST_CASE("the states that were taken are in text, JSON and schedule file, and c
   CHECK(plimsoll("simulate --strategy backward_updates --optimizer adam --clip-norm " + model).exit_code == 2);
   CHECK(plimsoll("simulate --strategy store_all --clip-norm " + model).err.find("an optimizer, found none") !=
         std::string::npos);
+  const nlohmann::json averaged = answer(question + "--optimizer adam --ema --schedule-out " + file);
+  CHECK(averaged["ema"] == true);
+  CHECK(averaged["state_bytes"].get<std::int64_t>() * 3 == kept * 4);  // 4 bytes beside 12
+  CHECK(answer("check --json --schedule " + file + " " + model)["peak_bytes"] == averaged["peak_bytes"]);
+  CHECK(plimsoll("simulate --strategy store_all --ema " + model).err.find("an optimizer, found none") !=
+        std::string::npos);
   const ProgramRun without = plimsoll("simulate --strategy store_all --states fp32 " + model);
   CHECK(without.exit_code == 2);
   CHECK(without.err == "--states: 'fp32' needs an --optimizer, found none\n");

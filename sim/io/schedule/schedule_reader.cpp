@@ -189,6 +189,7 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"optimizer", required, [](Schedule& s, JsonCursor c) { s.optimizer = enumerator<Optimizer>(c); }},
     {"states", optional, [](Schedule& s, JsonCursor c) { s.states = enumerator<States>(c); }},
     {"update_kernels", optional, [](Schedule& s, JsonCursor c) { s.update_kernels = enumerator<UpdateKernels>(c); }},
+    {"ema", optional, [](Schedule& s, JsonCursor c) { s.keeps_averages = c.boolean(); }},
     {"clip_norm", optional, [](Schedule& s, JsonCursor c) { s.clips_gradients = c.boolean(); }},
     {"gradients", required, [](Schedule& s, JsonCursor c) { s.gradients = enumerator<Gradients>(c); }},
     {"versions", optional, [](Schedule& s, JsonCursor c) { s.updates.versions = enumerator<Versions>(c); }},

@@ -111,6 +111,7 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
     object["states"] = written(schedule.states);
     object["update_kernels"] = written(schedule.update_kernels);
   }
+  if (schedule.keeps_averages) object["ema"] = true;
   if (schedule.clips_gradients) object["clip_norm"] = true;
   object["gradients"] = written(schedule.gradients);
   if (!schedule.updates.are_synchronous()) {
