@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "sim/core/expects.h"
 #include "sim/io/quantity.h"
@@ -151,6 +155,43 @@ Answer answer_within(const Question& question, const Problem& problem, std::opti
   const std::optional<Bytes> too_much = excess(question.within, problem.platform, first);
   if (!too_much) return first;
   return Search(question, problem, std::move(first)).run(*too_much);
+}
+
+namespace {
+
+bool is_better(const Answer& plan, const Answer& made) {
+  return !made.feasible() || plan.metrics->makespan < made.metrics->makespan;
+}
+
+/// The plan of a smaller budget in place of what was made for a larger one, with what is proven there.
+Answer carried(const Answer& plan, const Answer& made) {
+  Answer taken = plan;
+  taken.budget = made.budget;
+  taken.schedule->budget = made.budget;
+  taken.solve_s = made.solve_s;
+  const bool has_gap = made.feasible() && made.gap.has_value();
+  const double longer = has_gap ? (1 + *made.gap) * (plan.metrics->makespan / made.metrics->makespan) - 1 : 0;
+  taken.gap = has_gap ? std::optional(std::max(0.0, longer)) : std::nullopt;
+  return taken;
+}
+
+}  // namespace
+
+void answer_within(const Question& question, const Problem& problem, std::span<const std::optional<Bytes>> budgets,
+                   const TakeAnswer& take, double transform_s) {
+  std::vector<std::size_t> order(budgets.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  constexpr Bytes all{std::numeric_limits<std::int64_t>::max()};
+  const std::optional<Bytes> capacity = capacity_of(problem.platform);
+  std::ranges::stable_sort(order, {}, [&](std::size_t b) { return budgets[b].value_or(capacity.value_or(all)); });
+  std::optional<Answer> best;
+  const double each_s = transform_s / static_cast<double>(std::max<std::size_t>(budgets.size(), 1));
+  for (const std::size_t b : order) {
+    Answer made = answer_within(question, problem, budgets[b], each_s);
+    if (best && is_better(*best, made)) made = carried(*best, made);
+    if (made.feasible()) best = made;
+    take(b, made);
+  }
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 // reserves. Planners know live bytes only, so they are asked for less of them until the rest fits.
 
 #include <optional>
+#include <span>
 
 #include "experiments/study/run.h"
 
@@ -15,5 +16,10 @@ void refuse_beyond(Within, const Platform&, Answer&);
 /// fall by what is too much, then halve the distance to the last that was too much; of up to twelve plans the fastest
 /// that fits is taken. A gap is proven against all plans with as many live bytes.
 Answer answer_within(const Question&, const Problem&, std::optional<Bytes> budget, double transform_s = 0);
+
+/// The same of several budgets, from the smallest on. One that has nothing, or what takes longer than the plan of a
+/// smaller one, has that plan: it fits there, too.
+void answer_within(const Question&, const Problem&, std::span<const std::optional<Bytes>> budgets, const TakeAnswer&,
+                   double transform_s = 0);
 
 }  // namespace plimsoll

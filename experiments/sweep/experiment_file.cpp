@@ -8,6 +8,7 @@
 #include <span>
 
 #include "experiments/study/allocator_spec.h"
+#include "experiments/study/choice/cluster_question.h"
 #include "experiments/sweep/value_ranges.h"
 #include "sim/core/names.h"
 #include "sim/io/fields.h"
@@ -208,7 +209,7 @@ struct Draft {
   Places places;
   Aliases aliases;
   std::set<std::string, std::less<>> given;  ///< lists
-  std::vector<YamlPlace> zip_at, exclude_at;
+  std::vector<YamlPlace> zip_at, exclude_at, within_at;
 
   /// The words of a list, which replace those of a base.
   std::vector<PlacedWord> take(const std::string& list, const YamlCursor& value) {
@@ -292,6 +293,11 @@ constexpr DraftField draft_fields[] = {
     {"gradients", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.gradients = one_of<Gradients>(v); }},
     {"engine", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.engine = one_of<Engine>(v); }},
     {"allocator", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.allocator = allocator(v); }},
+    {"within", Need::optional,
+     [](Draft& d, const YamlCursor& v) {
+       d.experiment.within = one_of<Within>(v);
+       d.within_at = {v.place()};
+     }},
     {"timelines", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.timelines = v.boolean(); }},
     {"timeout", Need::optional, read_timeout},
     {"memory_limit", Need::optional, read_memory_limit},
@@ -401,6 +407,24 @@ CombinedValues values_of(const Experiment& e) {
 
 namespace {
 
+/// What does not go together with what is to fit the budgets.
+std::string wrong_within(const Draft& draft) {
+  const Experiment& e = draft.experiment;
+  if (e.within == Within::live) return "";
+  const YamlPlace& at = draft.within_at.front();
+  if (e.within == Within::reserved && e.allocator.kind == AllocatorKind::exact) {
+    return located(at.file, at.at, at.path,
+                   "reserved: the allocator 'exact' reserves the live bytes alone: give another");
+  }
+  for (const Pipeline& strategy : e.strategies) {
+    if (asks_cluster({.trace = {}, .platform = {}, .strategy = strategy})) {
+      return located(at.file, at.at, at.path,
+                     fmt::format("{}: '{}' chooses by live bytes", written(e.within), strategy.text));
+    }
+  }
+  return "";
+}
+
 /// At most as deep as anybody's files are: the base of a base of a base.
 constexpr std::size_t deepest_base = 16;
 
@@ -453,6 +477,7 @@ ExperimentFile parsed_experiment(const std::string& text, const std::string& fil
     throw InputError(located(file, {}, "", fmt::format("makes {:.0f} points, expected {} at most", all, most_points)));
   }
   if (const std::string wrong = wrong_selection(draft); !wrong.empty()) throw InputError(wrong);
+  if (const std::string wrong = wrong_within(draft); !wrong.empty()) throw InputError(wrong);
   return {std::move(draft.experiment), file, text, std::move(draft.places)};
 }
 
@@ -510,6 +535,7 @@ Json to_json(const Experiment& experiment) {
   if (experiment.update_kernels != UpdateKernels::fused) json["update_kernels"] = written(experiment.update_kernels);
   if (experiment.ema) json["ema"] = true;
   if (experiment.clip_norm) json["clip_norm"] = true;
+  if (experiment.within != Within::live) json["within"] = written(experiment.within);
   if (experiment.timelines) json["timelines"] = true;
   if (experiment.timeout) json["timeout_s"] = experiment.timeout->value;
   if (experiment.memory_limit) json["memory_limit_bytes"] = experiment.memory_limit->count;

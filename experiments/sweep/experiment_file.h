@@ -54,6 +54,7 @@ struct Experiment {
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorChoice allocator{};
+  Within within = Within::live;
   bool timelines = false;             ///< records keep timelines, and the report has pictures of them
   std::optional<Seconds> timeout;     ///< of a group, in wall time
   std::optional<Bytes> memory_limit;  ///< of the process that answers a group

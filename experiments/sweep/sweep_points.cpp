@@ -6,6 +6,7 @@
 #include "experiments/study/build_name.h"
 #include "experiments/study/choice/cluster_question.h"
 #include "experiments/study/result_fields.h"
+#include "experiments/study/within.h"
 #include "experiments/sweep/bound_curve.h"
 #include "experiments/sweep/mesh_record.h"
 #include "experiments/sweep/timeline_record.h"
@@ -146,7 +147,8 @@ Question question_of(const Experiment& e, std::size_t group) {
           .clip_norm = e.clip_norm,
           .gradients = e.gradients,
           .engine = e.engine,
-          .allocator = e.allocator};
+          .allocator = e.allocator,
+          .within = e.within};
 }
 
 CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index) {
@@ -309,7 +311,13 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
     }
     record(json);
   };
-  answer(question, problem, asked, take, made_in.count());
+  if (question.within == Within::live) return answer(question, problem, asked, take, made_in.count());
+  // A budget may have the plan of a smaller one, so that all are asked for, whichever are wanted.
+  const auto take_wanted = [&](std::size_t budget, const Answer& each) {
+    const auto place = std::ranges::find(wanted, budget);
+    if (place != wanted.end()) take(static_cast<std::size_t>(place - wanted.begin()), each);
+  };
+  answer_within(question, problem, all_budgets, take_wanted, made_in.count());
 }
 
 std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count) {

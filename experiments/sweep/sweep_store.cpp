@@ -104,7 +104,7 @@ Json settings_of(const Json& identity) {
   const Json experiment = identity.value("experiment", Json::object());
   Json settings = Json::object();
   for (const char* key :
-       {"gradients", "engine", "allocator", "states", "update_kernels", "ema", "clip_norm", "timelines"}) {
+       {"gradients", "engine", "allocator", "states", "update_kernels", "ema", "clip_norm", "within", "timelines"}) {
     settings[key] = experiment.value(key, Json(nullptr));
   }
   return settings;
