@@ -6,6 +6,9 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "experiments/commands/commands.h"
 #include "experiments/fits/fits_table.h"
@@ -72,6 +75,29 @@ void set_precision(AskedTraining& training, const std::string& word) {
   training.trace = with_option(training.trace, "dtype", is_mixed ? "bf16" : written(precision));
 }
 
+/// Of the precisions those whose products the device has a peak for.
+std::vector<std::string_view> known_precisions(const Device& device) {
+  std::vector<std::string_view> known;
+  for (const auto& [precision, word] : Names<Precision>::all) {
+    if (peak_of(device, computed_dtype(precision))) known.push_back(word);
+  }
+  return known;
+}
+
+/// Where the device computes in no such numbers, the question is wrong as it stands, whatever fits.
+void refuse_unknown_precision(const FitsArguments& arguments, const AskedTraining& training, const Device& device,
+                              const std::string& platform) {
+  const std::string& word = arguments.precision;
+  const bool has_dtype = word.empty() && arguments.model.find("dtype=") != std::string::npos;
+  if (!is_made_by_rule(training.trace) || device.peak.empty() || has_dtype) return;
+  const Precision precision = word.empty() ? Precision::bf16 : understood<Precision>("--precision", word);
+  if (peak_of(device, computed_dtype(precision))) return;
+  const std::vector<std::string_view> known = known_precisions(device);
+  throw InputError(fmt::format("--precision: '{}' gives no peak for {}: expected {}", platform,
+                               word.empty() ? "bf16, the default" : std::string(computed_dtype(precision)),
+                               alternatives(known)));
+}
+
 double margin_of(const std::string& word) {
   std::string_view digits(word);
   if (is_share(word)) digits.remove_suffix(1);
@@ -125,6 +151,7 @@ int run_fits(const FitsArguments& arguments, const std::string& command_line) {
                     .reserves = reserves_of(arguments, platform),
                     .device = device.model.empty() ? platform.name : device.model,
                     .needs = {}};
+  refuse_unknown_precision(arguments, answer.training, device, platform.name);
   answer.needs = needs_of_plain(answer.training, answer.reserves);
   answer.has_changes = !arguments.no_changes;
   if (!arguments.json) std::cout << needs_table(answer) << std::flush;

@@ -10,6 +10,7 @@
 #include "experiments/study/memory_by_kind.h"
 #include "experiments/study/model.h"
 #include "platforms/platform_file.h"
+#include "sim/measure/lower_bounds.h"
 #include "sim/measure/memory_profile.h"
 
 namespace plimsoll {
@@ -107,9 +108,8 @@ Bytes reserved_by_expandable(Question question, const Problem& problem, const Sc
   return most_reserved(answer(question, problem, schedule));
 }
 
-TrainingNeeds needs_within(const AskedTraining& training, Bytes memory, bool is_plain = false) {
-  const Question question = question_of(training, memory);
-  const BudgetedProblem made = budgeted_problem_of(question);
+TrainingNeeds needs_of(const AskedTraining& training, const Question& question, const BudgetedProblem& made,
+                       bool is_plain) {
   const Answer answer = std::move(plimsoll::answer(question, made.problem, std::span(&made.budget, 1)).front());
   TrainingNeeds needs;
   needs.fits = answer.feasible();
@@ -126,6 +126,11 @@ TrainingNeeds needs_within(const AskedTraining& training, Bytes memory, bool is_
   // One device stands for those that share all.
   needs.devices = std::max(training.devices, static_cast<std::uint32_t>(devices_used(*answer.schedule)));
   return needs;
+}
+
+TrainingNeeds needs_within(const AskedTraining& training, Bytes memory, bool is_plain = false) {
+  const Question question = question_of(training, memory);
+  return needs_of(training, question, budgeted_problem_of(question), is_plain);
 }
 
 }  // namespace
@@ -147,12 +152,11 @@ TrainingNeeds needs_within_room(const AskedTraining& training, const Reserves& r
 
 namespace {
 
-/// Parameters, and states unless a pass changes them: what plans of activations leave in memory.
-Bytes staying_bytes(const AskedTraining& training, const Reserves& reserves) {
-  const Graph graph = budgeted_problem_of(question_of(training, reserves.room())).problem.graph;
+/// What no plan of activations can do without: the largest working set of an op, with parameters, and with states
+/// unless a pass changes them.
+Bytes least_of_plans(const AskedTraining& training, const Problem& problem) {
   const bool changes_states = training.strategy.find("8bit") != std::string::npos;
-  return bytes_of_kind(graph, TensorKind::parameter) +
-         (changes_states ? Bytes{0} : bytes_of_kind(graph, TensorKind::optimizer_state));
+  return lower_bounds(problem, 1, changes_states ? Stays::parameters : Stays::all).memory;
 }
 
 }  // namespace
@@ -160,10 +164,14 @@ Bytes staying_bytes(const AskedTraining& training, const Reserves& reserves) {
 TrainingNeeds needs_of_planned(AskedTraining& training, const Reserves& reserves) {
   constexpr std::array shares{1.0, 0.95, 0.88, 0.8};
   TrainingNeeds needs;
-  if (staying_bytes(training, reserves) > reserves.room()) return needs;
+  const Bytes room = reserves.room(training.devices);
+  BudgetedProblem made = budgeted_problem_of(question_of(training, room));
+  const Bytes least = least_of_plans(training, made.problem);
   for (const double share : shares) {
-    training.budget = Bytes{static_cast<std::int64_t>(share * static_cast<double>(reserves.room().count))};
-    needs = needs_within_room(training, reserves);
+    const Bytes budget{static_cast<std::int64_t>(share * static_cast<double>(room.count))};
+    if (budget < least) break;
+    training.budget = made.budget = budget;
+    needs = needs_of(training, question_of(training, room), made, false);
     if (needs.fits || needs.parts.empty()) break;  // parts of a plan that the allocator has no room for
   }
   return needs;

@@ -22,6 +22,12 @@ struct Names<Precision> {
                                   std::pair{Precision::tf32, "tf32"}, std::pair{Precision::fp32, "fp32"}};
 };
 
+/// Of the numbers that products compute in: `bf16` of `amp`.
+constexpr std::string_view computed_dtype(Precision precision) {
+  const bool is_bf16 = precision == Precision::mixed || precision == Precision::amp;
+  return is_bf16 ? "bf16" : written(precision);
+}
+
 struct AskedTraining {
   std::string trace, platform;
   std::string strategy = "store_all";

@@ -1,17 +1,22 @@
 // `plimsoll fits`: its parts, its verdict against measured steps and against `simulate`, and what it proposes.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "experiments/fits/changes.h"
 #include "experiments/fits/needs.h"
 #include "tests/experiments/run_program.h"
+#include "tests/random_case.h"
 
 namespace plimsoll {
 namespace {
@@ -213,6 +218,75 @@ TEST_CASE("each proposed change fits in the time that simulate says", "[fits][pr
   CHECK(fits_of("qwen25_0_5b -p h200 --batch 2 --sequence 512", 0)["changes"].is_null());
 }
 
+// Of small models of every sort, at memories that have room for a part of what plain training takes.
+TEST_CASE("what is proposed fits many models as simulate says", "[fits][program]") {
+  const std::vector<std::string> models{"gpt2:layers=2",
+                                        "llama32_1b:layers=2,sequence=512",
+                                        "bert_base:layers=3",
+                                        "phi1_5:layers=2,sequence=256",
+                                        "vit_base:layers=3",
+                                        "t5_small:layers=2,decoder=2,source=128,sequence=128",
+                                        "resnet18",
+                                        "qwen3_0_6b:layers=2,sequence=256",
+                                        "opt_1_3b:layers=2,sequence=256",
+                                        "distilbert_base:layers=2"};
+  int compared = 0;
+  for (const RandomCase seed : fewer_cases(1, 33, 33)) {
+    std::mt19937_64 engine(seed);
+    const auto drawn = [&](std::uint64_t least, std::uint64_t most) {
+      return std::uniform_int_distribution<std::uint64_t>(least, most)(engine);
+    };
+    const std::string& model = models[drawn(0, models.size() - 1)];
+    const std::string batch = std::to_string(std::uint64_t{1} << drawn(0, 4));
+    const std::string words = model + " -p " + (drawn(0, 2) == 0 ? "h100_sxm_8" : "rtx_4090_pcie4") + " --batch " +
+                              batch + " --context 0B --margin '0 %'";
+    const auto needed = fits_of(words, 0)["needs"]["needed_bytes"].get<std::int64_t>();
+    const std::int64_t memory = needed / 100 * static_cast<std::int64_t>(drawn(35, 98));
+    INFO(words << " in " << memory << " B");
+    const Found found = fits_of(words + fmt::format(" -m '{} B'", memory), 1);
+    for (const Found& each : found["changes"]) {
+      const std::string command = each["training"]["command"];
+      INFO(command);
+      const ProgramRun run = plimsoll(command.substr(std::string("plimsoll ").size()) + " --json");
+      REQUIRE(run.exit_code == 0);
+      const Found result = Found::parse(run.out);
+      CHECK(result["makespan_s"] == each["needs"]["iteration_s"]);
+      CHECK(result["peak_bytes"] == each["needs"]["live_bytes"]);
+      CHECK(result["peak_reserved_bytes"] == each["needs"]["reserved_bytes"]);
+      CHECK(result["peak_reserved_bytes"].get<std::int64_t>() <= memory);
+      if (++compared % 4 == 0) break;  // the first of some, all of others
+    }
+  }
+  if (all_cases()) CHECK(compared > cases_of(33));
+}
+
+// Below the least that simulate states of any schedule, and where parameters and states alone exceed the memory.
+TEST_CASE("no plan is made where none can fit", "[fits][program]") {
+  const std::string model = "gpt2:layers=2,width=64,heads=4,sequence=64,vocabulary=512,dtype=bf16";
+  const auto asked = [&](const std::string& strategy) {
+    return AskedTraining{.trace = model, .platform = "h200", .strategy = strategy, .states = States::as_parameters};
+  };
+  // Numbers of 2 bytes, and Adam's two states of each, of as many.
+  const std::int64_t staying = 3 * 2 * needs_of_plain(asked("store_all"), {.capacity = Bytes{gb}}).parameters;
+  const auto is_planned = [&](std::int64_t memory, const std::string& strategy) {
+    AskedTraining training = asked(strategy);
+    const TrainingNeeds needs = needs_of_planned(training, {.capacity = Bytes{memory}});
+    CHECK((training.budget.has_value() || (!needs.fits && needs.parts.empty())));
+    return training.budget.has_value();
+  };
+  const ProgramRun run =
+      plimsoll("simulate -t " + model + " -p h200 -s store_all --optimizer adam --states as_parameters --json");
+  const std::int64_t least = Found::parse(run.out)["lower_bound_bytes"];
+  REQUIRE(least > staying);
+  for (const char* strategy : {"snapshot", "snapshot(offload=no)"}) {
+    INFO(strategy);
+    CHECK(!is_planned(staying - 1, strategy));
+    CHECK(!is_planned(least - 1, strategy));
+    CHECK(is_planned(least, strategy));
+  }
+  CHECK(is_planned(least - 1, "adam8bit|snapshot"));  // which makes states smaller
+}
+
 TEST_CASE("fits gives simulate's verdict at every memory", "[fits][program]") {
   for (const std::string memory : {"1GB", "3GB", "4GB", "5GB", "8GB"}) {
     const std::string model = "qwen25_0_5b:batch=1,sequence=128";
@@ -262,6 +336,8 @@ TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") 
   CHECK(complaint("llama3_8b -p h200 --precision fp8").find("--precision: expected bf16, mixed, amp") == 0);
   CHECK(complaint("llama3_8b -p h200 --train qlora --precision amp").find("dtype=amp: not with base=nf4") !=
         std::string::npos);
+  CHECK(complaint("gpt2 -p t4") == "--precision: 't4' gives no peak for bf16, the default: expected fp16 or fp32\n");
+  CHECK(complaint("gpt2 -p t4 --precision amp") == "--precision: 't4' gives no peak for bf16: expected fp16 or fp32\n");
   CHECK(complaint("gpt2 -p ideal") == "--memory: needed, since the memory of 'ideal' is unlimited\n");
   CHECK(complaint("gpt2 -p h200 --context 1").find("--context: missing unit") == 0);
   CHECK(complaint("gpt2 -p h200 --margin 5") == "--margin: expected a share from 0 % to 100 %, found '5'\n");
