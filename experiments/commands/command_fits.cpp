@@ -152,6 +152,7 @@ int run_fits(const FitsArguments& arguments, const std::string& command_line) {
                     .device = device.model.empty() ? platform.name : device.model,
                     .needs = {}};
   refuse_unknown_precision(arguments, answer.training, device, platform.name);
+  answer.stored = stored_tensors_of(arguments.model);
   answer.needs = needs_of_plain(answer.training, answer.reserves);
   answer.has_changes = !arguments.no_changes;
   if (!arguments.json) std::cout << needs_table(answer) << std::flush;

@@ -55,6 +55,11 @@ std::string verdict(const FitsAnswer& answer) {
     text +=
         fmt::format("  {:<24}{:>12.3f} billion\n", "parameters", static_cast<double>(answer.needs.parameters) / 1e9);
   }
+  if (answer.stored) {
+    text += line("stored tensors", answer.stored->bytes,
+                 fmt::format("{} of {} in {}, as the configuration has them", answer.stored->tensors,
+                             answer.stored->dtypes, answer.stored->file));
+  }
   return text;
 }
 
@@ -86,6 +91,12 @@ Json needs_json(const TrainingNeeds& needs, const Reserves& reserves, std::uint3
           {"reserve_errors", reserve_errors_json(needs.errors)},
           {"iteration_s", needs.time.value},
           {"devices", needs.devices}};
+}
+
+Json stored_json(const std::optional<StoredTensors>& stored) {
+  if (!stored) return {};
+  return {
+      {"file", stored->file}, {"tensors", stored->tensors}, {"bytes", stored->bytes.count}, {"dtypes", stored->dtypes}};
 }
 
 Json training_json(const AskedTraining& training, const Reserves& reserves) {
@@ -149,6 +160,7 @@ Json fits_json(const FitsAnswer& answer, const std::string& made_by) {
           {"device", answer.device},
           {"training", training_json(answer.training, answer.reserves)},
           {"parameters", answer.needs.parameters > 0 ? Json(answer.needs.parameters) : Json()},
+          {"stored_tensors", stored_json(answer.stored)},
           {"capacity_bytes", answer.reserves.capacity.count},
           {"context_bytes", answer.reserves.context.count},
           {"margin", answer.reserves.margin},

@@ -1,10 +1,12 @@
 #pragma once
 // The answer of `plimsoll fits` as text and as JSON.
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/fits/changes.h"
+#include "experiments/fits/stored_tensors.h"
 #include "sim/io/json/json.h"
 
 namespace plimsoll {
@@ -14,6 +16,7 @@ struct FitsAnswer {
   Reserves reserves;
   std::string device;  ///< of the platform
   TrainingNeeds needs;
+  std::optional<StoredTensors> stored{};   ///< beside the configuration file
   bool has_changes = false;                ///< whether they were asked for
   std::vector<ChangedTraining> changes{};  ///< empty where it fits
 };
