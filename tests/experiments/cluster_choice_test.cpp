@@ -10,6 +10,7 @@
 
 #include "sim/core/tolerance.h"
 #include "tests/experiments/cluster_asked.h"
+#include "tests/experiments/cluster_bounds_held.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 
@@ -107,6 +108,51 @@ TEST_CASE("no plan that offloads is faster than the plan without that is alone o
     }
   }
   if (every_case()) CHECK(moved > 20U);
+}
+
+TEST_CASE("no point whose saver chooses is faster than what its memory forces it to run again",
+          "[cluster][eleventh-2]") {
+  std::size_t simulated = 0, raised = 0, in_pipelines = 0;
+  double largest_share = 0;
+  for (const RandomCase seed : fewer_cases(1, 132, 33)) {
+    Random random(seed);
+    const ClusterMachine machine{.nodes = random.between(1, 2), .in_node = 1U << random.between(0, 2)};
+    const std::string model = cluster_model(random.between(1, 6), 32 * random.between(1, 4), 16 * random.between(2, 6));
+    const std::string options = "saver=rotor+greedy_recompute,schedule=none+1f1b+gpipe,micro_batch=1+2,t=1+2";
+    const std::uint32_t micro_batches = 2 * random.between(1, 6);
+    const Optimizer optimizer = random.chance(0.7) ? Optimizer::adam : Optimizer::none;
+    const ClusterAsked free(model, machine, micro_batches, options, optimizer, Bytes{1'000'000'000'000});
+    ClusterProblems of_free(free.question, free.trace, free.platform);
+    const std::vector<ClusterRow> all = cluster_bounds(of_free.question(), free.options()).rows;
+    for (int k = 0; k < 3; ++k) {
+      ClusterRow row = all[random.below(static_cast<std::uint32_t>(all.size()))];
+      tighten(of_free.question(), std::span(&row, 1));
+      const ClusterOutcome whole = of_free.question().outcome(row.point, row.as());
+      if (!whole.makespan) continue;
+      const Bytes least = row.memory.total();
+      const Bytes memory{least.count + (whole.peak - least).count * random.between(1, 9) / 10};
+      const ClusterAsked asked(model, machine, micro_batches, options, optimizer, memory);
+      ClusterProblems problems(asked.question, asked.trace, asked.platform);
+      ClusterRow within = row;
+      tighten(problems.question(), std::span(&within, 1));
+      const ClusterOutcome outcome = problems.question().outcome(row.point, row.as());
+      CAPTURE(memory.count);
+      check_cluster_bounds(within, outcome);
+      if (!outcome.makespan) continue;
+      check_cluster_bounds_in_simgrid(problems, within, outcome);
+      ++simulated;
+      if (within.bound <= row.bound) continue;
+      ++raised;
+      in_pipelines += row.point.stages > 1 ? 1 : 0;
+      if (*outcome.makespan > *whole.makespan) {
+        largest_share = std::max(largest_share, (within.bound - row.bound) / (*outcome.makespan - *whole.makespan));
+      }
+    }
+  }
+  if (every_case()) CHECK(simulated > 150U);
+  if (every_case()) CHECK(raised > 50U);
+  if (every_case()) CHECK(in_pipelines > 40U);
+  if (every_case()) CHECK(largest_share > 0.7);  // of what the memory costs
 }
 
 namespace {

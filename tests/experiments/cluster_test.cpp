@@ -19,6 +19,7 @@
 #include "sim/model/repeated_layers.h"
 #include "strategies/compose/spec.h"
 #include "tests/experiments/cluster_asked.h"
+#include "tests/experiments/cluster_bounds_held.h"
 #include "tests/experiments/run_program.h"
 #include "tests/experiments/temporary_folder.h"
 #include "tests/generate/random.h"
@@ -26,30 +27,6 @@
 
 namespace plimsoll {
 namespace {
-
-void check_cluster_bounds(const ClusterRow& row, const ClusterOutcome& outcome) {
-  CAPTURE(row.as().text, row.point.samples, outcome.reason);
-  if (outcome.makespan) {
-    CHECK(row.bound.value <= outcome.makespan->value * (1 + sum_tolerance));
-    CHECK(row.memory.total() <= outcome.peak);
-  } else if (outcome.smallest) {
-    CHECK(row.memory.total() <= *outcome.smallest);
-  }
-}
-
-/// The same of the whole answer to the point's question, which SimGrid simulates; the outcome is the event engine's.
-void check_cluster_bounds_in_simgrid(const ClusterProblems& problems, const ClusterRow& row,
-                                     const ClusterOutcome& outcome) {
-  CAPTURE(row.as().text, row.point.samples);
-  Question question = problems.of(row.point, row.as());
-  question.engine = Engine::simgrid;
-  const BudgetedProblem made = budgeted_problem_of(question, load_model(question.trace), problems.platform());
-  const Answer found = answer(question, made.problem, std::span(&made.budget, 1)).front();
-  REQUIRE(found.feasible() == outcome.makespan.has_value());
-  if (!found.feasible()) return;
-  CHECK(row.bound.value <= found.metrics->makespan.value * (1 + sum_tolerance));
-  CHECK(row.memory.total() <= found.metrics->peak);
-}
 
 /// Drawn points of the whole space, each simulated and held against its bounds; `visit` has those that fit.
 void check_drawn_points(const ClusterAsked& asked, int points, Random& random,

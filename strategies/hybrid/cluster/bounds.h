@@ -13,6 +13,12 @@
 
 namespace plimsoll {
 
+/// A stage that a planner may run again, and what it need not keep of it then.
+struct Repeat {
+  Bytes frees;
+  double seconds_a_byte;
+};
+
 /// What one device of a pipeline has of the stages of a rank, for a micro-batch (device_costs.cpp).
 struct DeviceCosts {
   Seconds before;        ///< forwards of the stages before its first one
@@ -37,6 +43,7 @@ struct DeviceCosts {
   Bytes at_repeat;       ///< of the inputs of a part and what a stage of it leaves when it has run again, at most
   Bytes last_trained;    ///< of its last stage
   Seconds longest_pass;  ///< forward, or backward for inputs, of its longest part
+  std::vector<Repeat> repeats;  ///< of its stages, those that take least a byte first
 };
 
 /// By device, where the model is cut as pipelines cut this chain of it (cut=balanced).
@@ -80,7 +87,8 @@ struct MemoryBound {
 MemoryBound memory_bound(const BoundedPoint&);
 
 /// What each device would have before its first backward, and before later ones beside its gradients, if nothing were
-/// offloaded (memory_bound.cpp). Of points that offload behind known savers, where the cut is known.
+/// offloaded or made again (memory_bound.cpp). Of points that offload behind known savers, or whose savers plan by
+/// stages and that offload nothing, where the cut is known.
 struct KeptInFlight {
   Bytes first, later;
   std::uint32_t micro_batches = 0;  ///< in flight; 0: not known
@@ -98,6 +106,9 @@ Seconds exchange_bound(const BoundedPoint&);
 
 /// Of the iteration: what does not fit the devices goes to hosts and comes back (copies_bound.cpp).
 Seconds copies_bound(const BoundedPoint&);
+
+/// What device r runs again within an iteration since its memory is too small (recomputation_bound.cpp).
+Seconds recomputation_bound(const BoundedPoint&, std::uint32_t rank);
 
 /// Of device r's own updates, behind its last backward.
 Seconds updates_bound(const ClusterPoint&, const DeviceCosts&);

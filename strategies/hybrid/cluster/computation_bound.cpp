@@ -7,7 +7,8 @@
 // with the updates U of its parameters, of which replicas that share states do 1/d each. Where the backward is split
 // the weight gradients W may come behind what the stages before wait for:
 //     time >= max(before + m (F + B) + U, before + m (F + B - W) + behind),  `behind` without the parts for weights.
-// full_recompute runs every stage of a part again but the last one, which has just run.
+// full_recompute runs every stage of a part again but the last one, which has just run. What planners run again since
+// memory forces it comes on top (recomputation_bound.cpp).
 //
 // A part of any device takes m micro-batches' forwards, f each, one after the other: the one that comes last begins the
 // rest of its way m - 1 of them after the first could. Likewise with the backwards b for inputs. So, of any part,
@@ -41,12 +42,13 @@
 namespace plimsoll {
 namespace {
 
-Seconds of_device(const BoundedPoint& of, const DeviceCosts& device) {
+Seconds of_device(const BoundedPoint& of, std::uint32_t rank) {
+  const DeviceCosts& device = of.devices[rank];
   const double m = of.micro_batches;
   Seconds pass = device.forward + device.backward;
   if (of.point.saving().behind == &full_recompute_strategy) pass += device.again;
   const Seconds updates = updates_bound(of.point, device);
-  const Seconds own = device.before + m * pass;
+  const Seconds own = device.before + m * pass + recomputation_bound(of, rank);
   if (!of.point.way().splits_backward) return own + std::max(device.behind, updates);
   return std::max(own + updates, own - m * device.weight + device.behind_input);
 }
@@ -155,13 +157,14 @@ Seconds with_updates_elsewhere(const BoundedPoint& of) {
 Seconds on_devices(const BoundedPoint& of) {
   const double m = of.micro_batches;
   if (of.point.stages == 1) {
-    const Seconds by_stages = of_device(of, of.devices.front());
+    const Seconds by_stages = of_device(of, 0);
     if (!of.point.runs_by_ops()) return by_stages;
     return std::min(m * of.costs.ops + updates_bound(of.point, of.devices.front()), by_stages);
   }
   Seconds longest, sum, way, longest_pass, forward;
-  for (const DeviceCosts& device : of.devices) {
-    longest = std::max(longest, of_device(of, device));
+  for (std::uint32_t r = 0; r < of.devices.size(); ++r) {
+    const DeviceCosts& device = of.devices[r];
+    longest = std::max(longest, of_device(of, r));
     longest_pass = std::max(longest_pass, device.longest_pass);
     sum += device.forward + device.backward;
     forward += device.forward;

@@ -51,7 +51,7 @@ Seconds on_one_device(const BoundedPoint& of, const KeptInFlight& kept) {
 }  // namespace
 
 Seconds copies_bound(const BoundedPoint& of) {
-  if (!of.budget || of.hosts.empty()) return {};
+  if (!of.budget || of.hosts.empty() || of.point.offload == 0) return {};
   Seconds longest;
   for (std::uint32_t r = 0; r < of.devices.size(); ++r) {
     const KeptInFlight kept = kept_in_flight(of, r);

@@ -46,6 +46,7 @@ class OfDevice {
     for (std::uint32_t p = 0; p < costs_.parameters.size(); ++p) {
       if (own_[p]) add(costs_.parameters[p]);
     }
+    std::ranges::sort(made_.repeats, {}, &Repeat::seconds_a_byte);
     return made_;
   }
 
@@ -97,6 +98,8 @@ class OfDevice {
       if (s > part.first) inputs += costs_.stages[s - 1].output;
       made_.at_repeat = std::max(made_.at_repeat, inputs + stage.inner);
       made_.left_by_stage = std::max(made_.left_by_stage, stage.inner);
+      const Bytes frees = stage.inner + (s + 1 < part.last ? stage.output : Bytes{});
+      made_.repeats.push_back({frees, stage.again.value / static_cast<double>(std::max(frees, Bytes{1}).count)});
       made_.read_and_made = std::max(made_.read_and_made, stage.read_and_made);
       made_.made = std::max(made_.made, stage.made);
       // A parameter that several of its stages read has one gradient.

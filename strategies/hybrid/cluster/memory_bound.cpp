@@ -75,10 +75,14 @@ struct Activations {
   bool are_before_backward = true;  ///< else at any time
 };
 
+/// Whether the saver runs single ops again.
+bool plans_ops(const ClusterPoint& point) {
+  return point.stages == 1 && point.saving().behind == &greedy_recompute_strategy;
+}
+
 /// Where they may be elsewhere, or made again: while an op or a stage uses them.
 Activations in_use(const BoundedPoint& of, const DeviceCosts& device) {
-  const bool plans_ops = of.point.stages == 1 && of.point.saving().behind == &greedy_recompute_strategy;
-  const bool runs_by_ops = of.point.runs_by_ops() || plans_ops;
+  const bool runs_by_ops = of.point.runs_by_ops() || plans_ops(of.point);
   const Bytes by_ops = of.point.compression > 0 ? device.made : device.read_and_made;
   const Bytes used = runs_by_ops ? by_ops : device.left_by_stage;
   const bool are_beside = of.micro_batches > 1 && of.point.chunks == 1 && !of.point.way().splits_backward;
@@ -248,12 +252,13 @@ class AnyCut {
 KeptInFlight kept_in_flight(const BoundedPoint& of, std::uint32_t rank) {
   const ClusterPoint& point = of.point;
   const bool is_line = point.stages == 1 || (point.way().shape == PipelineShape::line && !point.way().splits_backward);
-  const bool are_moved_alone = point.offload > 0 && !point.offloads_by_stages() && point.compression == 0;
-  if (!is_line || !are_moved_alone || !point.has_fixed_saver() || !of.is_cut_known) return {};
+  const bool are_moved_alone = point.offload > 0 && !point.offloads_by_stages() && point.has_fixed_saver();
+  const bool are_made_again = point.offload == 0 && !point.has_fixed_saver() && !plans_ops(point);
+  if (!is_line || !(are_moved_alone || are_made_again) || point.compression > 0 || !of.is_cut_known) return {};
   const DeviceCosts& device = of.devices[rank];
   const std::uint32_t m = of.micro_batches, p = point.stages;
   const std::uint32_t in_flight = p == 1 ? 1 : point.way().strategy == &gpipe_strategy ? m : std::min(m, p - rank);
-  const Bytes left = times(in_flight, left_by(device, point).all);
+  const Bytes left = times(in_flight, are_made_again ? device.saved : left_by(device, point).all);
   const MemoryBound without = of_device(of, device, {Bytes{}, Bytes{}, false});
   const Bytes at_rest = without.parameters + without.states;
   const Bytes gradients = waits_for_gradients(of) || point.updates == 0

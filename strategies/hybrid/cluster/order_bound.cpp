@@ -16,11 +16,12 @@
 // backward.
 //
 // Copies: where values leave, all that is kept beyond the budget when a backward begins is away, and comes back before
-// the turn that reads it, by a lone copy at the fastest. Of instants so late that all kept at the one before has been
-// read, the sum holds: time >= what is beyond the budget at each / in. Dynamic programming finds the largest.
+// the turn that reads it, by a lone copy at the fastest. What must be away at an instant is taken from what is read
+// last: that is away at most of the later instants, so that no other choice brings back less.
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <utility>
 #include <vector>
@@ -38,6 +39,10 @@ struct PartKeeps {
   Bytes after_forward, after_backward;  ///< the latter until its weight gradients, where these are apart
   Bytes while_backward;                 ///< more than after the forward
   Bytes gradients;                      ///< of parameters that no earlier part of the device has
+};
+
+struct Kept {
+  Bytes here, away;
 };
 
 class BoundOfOrder {
@@ -187,18 +192,31 @@ class BoundOfOrder {
     std::map<std::pair<std::size_t, std::uint32_t>, std::size_t> reader;  // the last, by part and micro-batch
     for (std::size_t i = 0; i < turns.size(); ++i) reader[{turns[i].part.index, turns[i].micro_batch}] = i;
     MemoryBound now = at_rest(r);
-    std::vector<Bytes> best(turns.size() + 1);  // of instants before this turn
-    std::size_t last = 0;                       // turn before which all that has been kept so far has come back
+    std::map<std::size_t, Kept> kept;  // by last reader
+    Bytes away, returned;
     for (std::size_t i = 0; i < turns.size(); ++i) {
-      best[i + 1] = std::max(best[i + 1], best[i]);
+      const std::size_t last = reader.at({turns[i].part.index, turns[i].micro_batch});
       if (turns[i].piece == piece::backward) {
-        Bytes& behind = best[last + 1];
-        behind = std::max(behind, best[i] + std::max(now.total() - *of_.budget, Bytes{}));
+        Bytes missing = std::max(now.total() - *of_.budget - away, Bytes{});
+        for (Kept& each : std::views::reverse(std::views::values(kept))) {
+          const Bytes leaves = std::min(each.here, missing);
+          each.here -= leaves;
+          each.away += leaves;
+          missing -= leaves;
+          away += leaves;
+          returned += leaves;
+        }
       }
-      last = std::max(last, reader.at({turns[i].part.index, turns[i].micro_batch}));
+      if (i == last) {
+        away -= kept[i].away;
+        kept.erase(i);
+      } else {
+        const PartKeeps& keeps = keeps_[turns[i].part.index];
+        kept[last].here += turns[i].piece == piece::forward ? keeps.after_forward : keeps.after_backward;
+      }
       pass(turns[i], now);
     }
-    return best.back();
+    return returned;
   }
 
   const BoundedPoint& of_;

@@ -108,7 +108,7 @@ void ClusterCosts::bound(ClusterRow& row, const RankCosts& costs, const std::vec
 
 void ClusterCosts::raise_within_budget(ClusterRow& row) {
   if (!question_.budget) return;
-  if (row.point.offload == 0 && row.point.keeps_states()) return;
+  if (row.point.offload == 0 && row.point.keeps_states() && row.point.has_fixed_saver()) return;
   const RankCosts& costs = std::get<OfRank>(rank(row.point)).costs;
   const std::vector<DeviceCosts>& of_devices = devices(row.point, costs);
   bound(row, costs, of_devices, std::get<Exchanges>(exchanges(row.point, of_devices)));
