@@ -1,14 +1,18 @@
 #pragma once
-// Small questions that ask `cluster`, for its tests: machines, models, and the least memory that a space needs.
+// Small questions that ask `cluster`, for its tests: machines, models, the least memory that a space needs, and a
+// point's bounds against what both engines make of it.
 
+#include <catch2/catch.hpp>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 
 #include "experiments/study/choice/cluster_question.h"
 #include "experiments/study/model.h"
 #include "platforms/platform_file.h"
+#include "sim/core/tolerance.h"
 #include "strategies/compose/spec.h"
 
 namespace plimsoll {
@@ -19,23 +23,32 @@ struct ClusterMachine {
   double within = 20;        ///< GB/s
   std::string memory = "1 GB";
   std::string host = "100 GB";
-  double bus = 10;  ///< GB/s between a device and the host
-  double adam = 2;  ///< GB/s of the host
+  double bus = 10;         ///< GB/s between a device and the host
+  double adam = 2;         ///< GB/s of the host
+  std::uint32_t slow = 0;  ///< of the devices of a node: the last ones, at a third of the speed
 };
 
 inline std::string cluster_platform(const ClusterMachine& of) {
+  const auto devices = [&](const std::string& name, std::uint32_t count, int peak, int bandwidth) {
+    return "  - {name: " + name + ", count: " + std::to_string(count) + ", memory: " + of.memory +
+           ", peak: {bf16: " + std::to_string(peak) + " TFLOPS}, memory_bandwidth: " + std::to_string(bandwidth) +
+           " GBps, launch_overhead: 1 us}\n";
+  };
+  const auto links = [&](const std::string& device) {
+    return "  - {name: fast" + device + ", between: [" + device + ", inside], bandwidth: " + std::to_string(of.within) +
+           " GBps, latency: 1 us}\n  - {name: bus" + device + ", between: [" + device +
+           ", host], bandwidth: " + std::to_string(of.bus) + " GBps, latency: 2 us}\n";
+  };
   return "format: plimsoll.platform.v1\nname: machine\nsource: made up\nnodes: " + std::to_string(of.nodes) +
-         "\ndevices:\n  - {name: gpu, count: " + std::to_string(of.in_node) + ", memory: " + of.memory +
-         ", peak: {bf16: 10 TFLOPS}, memory_bandwidth: 100 GBps, launch_overhead: 1 us}\n"
-         "memories:\n  - {name: host, size: " +
-         of.host + ", bandwidth: 50 GBps, adam: " + std::to_string(of.adam) +
+         "\ndevices:\n" + devices("gpu", of.in_node - of.slow, 10, 100) +
+         (of.slow > 0 ? devices("slow", of.slow, 3, 33) : "") + "memories:\n  - {name: host, size: " + of.host +
+         ", bandwidth: 50 GBps, adam: " + std::to_string(of.adam) +
          " GBps}\n"
          "switches:\n  - {name: inside}\n  - {name: fabric, scope: cluster}\n"
-         "links:\n  - {name: fast, between: [gpu, inside], bandwidth: " +
-         std::to_string(of.within) + " GBps, latency: 1 us}\n  - {name: slow, between: [inside, fabric], bandwidth: " +
-         std::to_string(of.between_nodes) +
-         " GBps, latency: 5 us}\n  - {name: bus, between: [gpu, host], bandwidth: " + std::to_string(of.bus) +
-         " GBps, latency: 2 us}\n";
+         "links:\n" +
+         links("gpu") + (of.slow > 0 ? links("slow") : "") +
+         "  - {name: between, between: [inside, fabric], bandwidth: " + std::to_string(of.between_nodes) +
+         " GBps, latency: 5 us}\n";
 }
 
 /// A question that asks `cluster` about a model on such a machine, and what its search asks.
@@ -77,6 +90,30 @@ inline Bytes least_cluster_memory(const std::string& model, const ClusterMachine
   ClusterProblems problems(asked.question, asked.trace, asked.platform);
   const ClusterAnswer found = cluster_search(problems.question(), asked.options());
   return found.is_least_proven ? *found.least : throw std::logic_error("the least memory is not proven");
+}
+
+inline void check_cluster_bounds(const ClusterRow& row, const ClusterOutcome& outcome) {
+  CAPTURE(row.as().text, row.point.samples, outcome.reason);
+  if (outcome.makespan) {
+    CHECK(row.bound.value <= outcome.makespan->value * (1 + sum_tolerance));
+    CHECK(row.memory.total() <= outcome.peak);
+  } else if (outcome.smallest) {
+    CHECK(row.memory.total() <= *outcome.smallest);
+  }
+}
+
+/// The same of the whole answer to the point's question, which SimGrid simulates; the outcome is the event engine's.
+inline void check_cluster_bounds_in_simgrid(const ClusterProblems& problems, const ClusterRow& row,
+                                            const ClusterOutcome& outcome) {
+  CAPTURE(row.as().text, row.point.samples);
+  Question question = problems.of(row.point, row.as());
+  question.engine = Engine::simgrid;
+  const BudgetedProblem made = budgeted_problem_of(question, load_model(question.trace), problems.platform());
+  const Answer found = answer(question, made.problem, std::span(&made.budget, 1)).front();
+  REQUIRE(found.feasible() == outcome.makespan.has_value());
+  if (!found.feasible()) return;
+  CHECK(row.bound.value <= found.metrics->makespan.value * (1 + sum_tolerance));
+  CHECK(row.memory.total() <= found.metrics->peak);
 }
 
 }  // namespace plimsoll

@@ -10,7 +10,6 @@
 
 #include "sim/core/tolerance.h"
 #include "tests/experiments/cluster_asked.h"
-#include "tests/experiments/cluster_bounds_held.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
 
@@ -108,6 +107,41 @@ TEST_CASE("no plan that offloads is faster than the plan without that is alone o
     }
   }
   if (every_case()) CHECK(moved > 20U);
+}
+
+TEST_CASE("on devices of two speeds the answer is the fastest of all points one by one", "[cluster][eleventh-1]") {
+  std::size_t by_guess = 0, simulated = 0;
+  for (const RandomCase seed : fewer_cases(1, 33, 33)) {
+    Random random(seed);
+    const std::uint32_t nodes = random.between(1, 2), in_node = nodes == 1 ? 2 * random.between(1, 2) : 2;
+    const ClusterMachine machine{
+        .nodes = nodes, .in_node = in_node, .within = 5.0 + random.below(20), .slow = random.between(1, in_node - 1)};
+    const std::string model = cluster_model(random.between(1, 2), 32 * random.between(1, 4));
+    const std::string options = std::string("chunks=2,micro_batch=1,schedule=none+1f1b+interleaved,points=") +
+                                (random.chance(0.5) ? "100000,updates=device+backward_updates" : "100000");
+    const Bytes least = least_cluster_memory(model, machine, 4, options);
+    const Bytes memory{static_cast<std::int64_t>((1 + random.below(10) / 5.0) * static_cast<double>(least.count))};
+    const ClusterAsked asked(model, machine, 4, options, Optimizer::adam, memory);
+    ClusterProblems problems(asked.question, asked.trace, asked.platform);
+    const ClusterQuestion question = problems.question();
+    const ClusterAnswer found = cluster_search(question, asked.options());
+    ClusterAnswer all = cluster_bounds(question, asked.options());
+    tighten(question, all.rows);
+    std::optional<Seconds> best;
+    for (const ClusterRow& row : all.rows) {
+      const ClusterOutcome outcome = question.outcome(row.point, row.as());
+      check_cluster_bounds(row, outcome);
+      if (!outcome.makespan) continue;
+      if (!best || *outcome.makespan < *best) best = outcome.makespan;
+      ++simulated;
+      by_guess += row.guess.second > row.bound ? 1 : 0;
+    }
+    REQUIRE(found.best);
+    CHECK(found.is_proven);
+    CHECK(found.rows[*found.best].outcome->makespan == best);
+  }
+  if (every_case()) CHECK(simulated > 500U);
+  if (every_case()) CHECK(by_guess > 100U);
 }
 
 TEST_CASE("no point whose saver chooses is faster than what its memory forces it to run again",

@@ -19,7 +19,6 @@
 #include "sim/model/repeated_layers.h"
 #include "strategies/compose/spec.h"
 #include "tests/experiments/cluster_asked.h"
-#include "tests/experiments/cluster_bounds_held.h"
 #include "tests/experiments/run_program.h"
 #include "tests/experiments/temporary_folder.h"
 #include "tests/generate/random.h"

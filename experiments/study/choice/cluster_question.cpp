@@ -39,12 +39,12 @@ Pipeline plain() {
   return {std::string(store_all_strategy.name), {pass_of(store_all_strategy)}};
 }
 
-void refuse_unlike_devices(const Platform& platform) {
+void refuse_unlike_memories(const Platform& platform) {
   const auto capacity = [&](const Device& device) { return platform[device.memory].capacity; };
   const bool same_memory =
       std::ranges::adjacent_find(platform.devices, std::ranges::not_equal_to{}, capacity) == platform.devices.end();
-  if (same_memory && device_classes(platform, platform.devices.size()).one.size() == 1) return;
-  throw InputError(fmt::format("cluster: the devices of '{}' are not alike", platform.name));
+  if (same_memory) return;
+  throw InputError(fmt::format("cluster: the devices of '{}' have memories of unlike sizes", platform.name));
 }
 
 /// By node.
@@ -94,14 +94,18 @@ std::string summary_of(const ClusterAnswer& answer, std::uint32_t devices) {
   return text;
 }
 
-/// Operations of a micro-batch at the devices' peak, of ops that take no less.
+/// Operations of a micro-batch at the peak of the fastest device, of ops that take no less.
 Seconds seconds_at_peak(const Problem& problem) {
   PartsOfOps parts(problem);
+  const DeviceClasses kinds = device_classes(problem.platform, problem.platform.devices.size());
   Seconds sum;
   for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
     const OpId op = id_at<OpId>(o);
     if (problem.graph[op].phase == Phase::update) continue;
-    sum += std::min(parts.of(op, 0, DeviceId{0}).ideal, duration_on(problem, op, DeviceId{0}, Saving::nothing));
+    const auto on = [&](DeviceId device) {
+      return std::min(parts.of(op, 0, device).ideal, duration_on(problem, op, device, Saving::nothing));
+    };
+    sum += on(*std::ranges::min_element(kinds.one, {}, on));
   }
   return sum;
 }
@@ -174,13 +178,14 @@ bool asks_cluster(const Question& question) {
 
 ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, const Platform& platform)
     : question_(question), trace_(trace), platform_(platform) {
-  refuse_unlike_devices(platform);
+  refuse_unlike_memories(platform);
   const std::optional<std::uint32_t> samples = samples_of(question.trace);
   extent_.devices = static_cast<std::uint32_t>(platform.devices.size());
   extent_.usual_devices = extent_.devices;
   const std::vector<std::uint32_t> in_nodes = devices_in_nodes(platform);
   extent_.in_node = std::ranges::min(in_nodes);
   extent_.in_largest_node = std::ranges::max(in_nodes);
+  extent_.has_alike_devices = device_classes(platform, extent_.devices).one.size() == 1;
   extent_.has_sizes = samples.has_value();
   extent_.given_samples = samples.value_or(1);
   extent_.layers = layers_of(question.trace).value_or(0);

@@ -14,7 +14,7 @@ namespace plimsoll {
 bool asks_cluster(const Question&);
 
 /// What the search asks about a question: the graphs of ranks, and the simulation of a point. Throws InputError where
-/// the devices are not alike. All that is referred to must outlive it.
+/// the devices' memories are not alike. All that is referred to must outlive it.
 class ClusterProblems {
  public:
   ClusterProblems(const Question&, const Trace&, const Platform&);

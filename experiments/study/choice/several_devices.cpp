@@ -104,7 +104,7 @@ class DevicesChoice {
       AnsweredQuestion made = answered_by_cluster(asked, trace_, platform_);
       solve_s_ += made.answer.solve_s;
       take(std::move(made));
-    } catch (const InputError& error) {  // its devices are not alike, or no combination is possible
+    } catch (const InputError& error) {  // its memories are not alike, or no combination is possible
       candidates_.push_back({asked.strategy.text, std::nullopt, error.what()});
     }
   }

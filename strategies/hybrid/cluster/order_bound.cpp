@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <set>
 #include <utility>
 #include <vector>
@@ -41,7 +40,7 @@ struct PartKeeps {
   Bytes gradients;                      ///< of parameters that no earlier part of the device has
 };
 
-struct Kept {
+struct HeldBytes {
   Bytes here, away;
 };
 
@@ -192,16 +191,16 @@ class BoundOfOrder {
     std::map<std::pair<std::size_t, std::uint32_t>, std::size_t> reader;  // the last, by part and micro-batch
     for (std::size_t i = 0; i < turns.size(); ++i) reader[{turns[i].part.index, turns[i].micro_batch}] = i;
     MemoryBound now = at_rest(r);
-    std::map<std::size_t, Kept> kept;  // by last reader
+    std::map<std::size_t, HeldBytes> kept;  // by last reader
     Bytes away, returned;
     for (std::size_t i = 0; i < turns.size(); ++i) {
       const std::size_t last = reader.at({turns[i].part.index, turns[i].micro_batch});
       if (turns[i].piece == piece::backward) {
         Bytes missing = std::max(now.total() - *of_.budget - away, Bytes{});
-        for (Kept& each : std::views::reverse(std::views::values(kept))) {
-          const Bytes leaves = std::min(each.here, missing);
-          each.here -= leaves;
-          each.away += leaves;
+        for (auto each = kept.rbegin(); each != kept.rend(); ++each) {
+          const Bytes leaves = std::min(each->second.here, missing);
+          each->second.here -= leaves;
+          each->second.away += leaves;
           missing -= leaves;
           away += leaves;
           returned += leaves;

@@ -38,7 +38,7 @@ class ClusterSearch {
       goes_on({}, [&] { return answer_.points; });
     }
     refuse_what_no_rank_can(options);
-    std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
+    sort_by_bounds();
   }
 
   ClusterAnswer bounded() && { return std::move(answer_); }
@@ -53,7 +53,7 @@ class ClusterSearch {
       row.has_device_twin = updates_on_devices_ && row.point.updates > 0;
       costs_->raise_within_budget(row);
     }
-    std::ranges::stable_sort(answer_.rows, {}, &ClusterRow::bound);
+    sort_by_bounds();
     std::vector<ClusterRow> large;
     std::ranges::copy_if(answer_.rows, std::back_inserter(large), is_too_large);
     answer_.too_large = std::erase_if(answer_.rows, is_too_large);
@@ -76,6 +76,10 @@ class ClusterSearch {
     now.left = left;
     answer_.is_stopped |= !question_.goes_on(now);
     return !answer_.is_stopped || !answer_.best;
+  }
+
+  void sort_by_bounds() {
+    std::ranges::stable_sort(answer_.rows, {}, [](const ClusterRow& row) { return std::pair(row.bound, row.guess); });
   }
 
   Seconds best_time() const { return *answer_.rows[*answer_.best].outcome->makespan; }

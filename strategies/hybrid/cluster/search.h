@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -74,6 +75,7 @@ struct ClusterRow {
   bool sequence = false;  ///< whether positions between blocks are shared out
   Seconds bound;
   MemoryBound memory;
+  std::pair<bool, Seconds> guess = {};  ///< of devices that are not alike: whether it fits not, and its time
   /// What the bounds are about: costs of a rank alone, the times of a replica's stages, the order of its turns. Without
   /// a pipeline the first tells all.
   enum class Known : std::uint8_t { rank, stages, order } known = Known::rank;

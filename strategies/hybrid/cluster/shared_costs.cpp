@@ -72,6 +72,14 @@ std::variant<ClusterRow, std::string> ClusterCosts::bounded(const ClusterPoint& 
                  .memory = {},
                  .known = point.stages == 1 ? ClusterRow::Known::order : ClusterRow::Known::rank};
   bound(row, of_rank.costs, of_devices, std::get<Exchanges>(exchanged));
+  if (question_.extent.has_alike_devices) return row;
+  WholeBound whole = std::get<WholeBound>(question_.whole_bound(point.samples, {}, true));
+  if (!point.keeps_states()) whole.memory.states = {};
+  if (point.updates > 0) whole.memory.gradients = {};
+  row.guess = {question_.budget && row.memory.total() > *question_.budget, row.bound};
+  row.bound = whole.time;
+  row.memory = whole.memory;
+  row.known = ClusterRow::Known::order;
   return row;
 }
 
@@ -107,7 +115,7 @@ void ClusterCosts::bound(ClusterRow& row, const RankCosts& costs, const std::vec
 }
 
 void ClusterCosts::raise_within_budget(ClusterRow& row) {
-  if (!question_.budget) return;
+  if (!question_.budget || !question_.extent.has_alike_devices) return;
   if (row.point.offload == 0 && row.point.keeps_states() && row.point.has_fixed_saver()) return;
   const RankCosts& costs = std::get<OfRank>(rank(row.point)).costs;
   const std::vector<DeviceCosts>& of_devices = devices(row.point, costs);

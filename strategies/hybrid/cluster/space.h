@@ -110,6 +110,7 @@ struct ClusterExtent {
   std::size_t model_stages = 1;                    ///< of the model's chain; 1: it has none
   std::uint32_t layers = 0;                        ///< of the model, where the trace is a formula that says so; else 0
   std::uint32_t positions = 0;                     ///< of a sequence, likewise
+  bool has_alike_devices = true;                   ///< else the first one's costs are only a guess at what others take
 
   /// Micro-batches of each replica.
   std::uint32_t micro_batches(const ClusterPoint& point) const { return batch / (point.replicas * point.samples); }
