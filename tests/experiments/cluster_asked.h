@@ -25,7 +25,8 @@ struct ClusterMachine {
   std::string host = "100 GB";
   double bus = 10;         ///< GB/s between a device and the host
   double adam = 2;         ///< GB/s of the host
-  std::uint32_t slow = 0;  ///< of the devices of a node: the last ones, at a third of the speed
+  std::uint32_t slow = 0;  ///< of the devices of a node: at a third of the speed
+  bool slow_first = false;
 };
 
 inline std::string cluster_platform(const ClusterMachine& of) {
@@ -39,9 +40,10 @@ inline std::string cluster_platform(const ClusterMachine& of) {
            " GBps, latency: 1 us}\n  - {name: bus" + device + ", between: [" + device +
            ", host], bandwidth: " + std::to_string(of.bus) + " GBps, latency: 2 us}\n";
   };
+  const std::string fast = devices("gpu", of.in_node - of.slow, 10, 100),
+                    slow = of.slow > 0 ? devices("slow", of.slow, 3, 33) : "";
   return "format: plimsoll.platform.v1\nname: machine\nsource: made up\nnodes: " + std::to_string(of.nodes) +
-         "\ndevices:\n" + devices("gpu", of.in_node - of.slow, 10, 100) +
-         (of.slow > 0 ? devices("slow", of.slow, 3, 33) : "") + "memories:\n  - {name: host, size: " + of.host +
+         "\ndevices:\n" + (of.slow_first ? slow + fast : fast + slow) + "memories:\n  - {name: host, size: " + of.host +
          ", bandwidth: 50 GBps, adam: " + std::to_string(of.adam) +
          " GBps}\n"
          "switches:\n  - {name: inside}\n  - {name: fabric, scope: cluster}\n"

@@ -114,8 +114,11 @@ TEST_CASE("on devices of two speeds the answer is the fastest of all points one 
   for (const RandomCase seed : fewer_cases(1, 33, 33)) {
     Random random(seed);
     const std::uint32_t nodes = random.between(1, 2), in_node = nodes == 1 ? 2 * random.between(1, 2) : 2;
-    const ClusterMachine machine{
-        .nodes = nodes, .in_node = in_node, .within = 5.0 + random.below(20), .slow = random.between(1, in_node - 1)};
+    const ClusterMachine machine{.nodes = nodes,
+                                 .in_node = in_node,
+                                 .within = 5.0 + random.below(20),
+                                 .slow = random.between(1, in_node - 1),
+                                 .slow_first = random.chance(0.5)};
     const std::string model = cluster_model(random.between(1, 2), 32 * random.between(1, 4));
     const std::string options = std::string("chunks=2,micro_batch=1,schedule=none+1f1b+interleaved,points=") +
                                 (random.chance(0.5) ? "100000,updates=device+backward_updates" : "100000");
@@ -140,7 +143,7 @@ TEST_CASE("on devices of two speeds the answer is the fastest of all points one 
     CHECK(found.is_proven);
     CHECK(found.rows[*found.best].outcome->makespan == best);
   }
-  if (every_case()) CHECK(simulated > 500U);
+  if (every_case()) CHECK(simulated > 350U);
   if (every_case()) CHECK(by_guess > 100U);
 }
 
