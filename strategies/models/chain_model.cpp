@@ -23,7 +23,10 @@ NewGradients new_gradients(const Chain& chain, const TrainingState& training) {
   const auto states = [&](std::uint32_t p) {
     const Parameter& parameter = chain.parameters[p];
     if (parameter.states) return *parameter.states;
-    return state_bytes(training.optimizer, training.states, parameter.bytes, dtype_of(chain, parameter));
+    const std::string& dtype = dtype_of(chain, parameter);
+    const Bytes average = average_bytes(training.states, parameter.bytes, dtype);
+    return state_bytes(training.optimizer, training.states, parameter.bytes, dtype) +
+           (training.keeps_averages ? average : Bytes{});
   };
   const std::size_t n = chain.stages.size();
   NewGradients result{std::vector<Bytes>(n), std::vector<bool>(n), std::vector<bool>(n), {}};

@@ -40,6 +40,7 @@ struct TrainingState {
   Gradients gradients = Gradients::fresh;
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
+  bool keeps_averages = false;  ///< where parameters do not say what their states are
   std::uint32_t micro_batches = 1;
   Bytes also_resident = {};  ///< whatever else lives on the device throughout
 };

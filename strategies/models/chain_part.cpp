@@ -138,6 +138,7 @@ ChainModel chain_model(const Problem& problem, const ChainPart& part) {
   return chain_model(part.chain, {.gradients = problem.gradients,
                                   .optimizer = problem.optimizer,
                                   .states = problem.states.value_or(States::by_dtype),
+                                  .keeps_averages = problem.keeps_averages,
                                   .micro_batches = problem.micro_batches,
                                   .also_resident = bytes_beside_gradients(problem, part)});
 }

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "platforms/platform_file.h"
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/input_error.h"
@@ -17,6 +18,7 @@
 #include "tests/conformance/random_plan.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
+#include "traces/models/synthetic.h"
 
 namespace plimsoll {
 namespace {
@@ -110,6 +112,37 @@ TEST_CASE("averages of parameters by hand", "[clipping]") {
   const ProblemOptions both{.optimizer = Optimizer::adam, .keeps_averages = true, .clips_gradients = true};
   for (const char* spec : {"zero_offload", "zero_infinity", "deep_optimizer_states", "twinflow"}) {
     plan_of(on_measured(4, 1, both, "bf16"), spec);
+  }
+}
+
+TEST_CASE("who plans a graph by stages knows the averages of its parameters", "[clipping]") {
+  const Platform platform = parse_platform(
+      "format: plimsoll.platform.v1\nname: machine\nsource: made up\ndevices:\n  - {name: gpu, count: 2, memory: 1 GB, "
+      "peak: {bf16: 10 TFLOPS}, memory_bandwidth: 100 GBps, launch_overhead: 1 us}\n"
+      "links:\n  - {name: fast, between: [gpu, gpu], bandwidth: 20 GBps, latency: 1 us}\n",
+      "machine.yaml");
+  const auto on = [&](bool keeps_averages) {
+    return problem_of(synthetic_model("transformer:layers=2,width=32,heads=4,sequence=32,vocabulary=32,view=graph"),
+                      platform, {.micro_batches = 2, .optimizer = Optimizer::adam, .keeps_averages = keeps_averages});
+  };
+  for (const char* spec : {"chain|rotor", "data_parallel(ranks=2)|rotor", "megatron(tensor=2)|rotor"}) {
+    INFO(spec);
+    const std::vector<Pass> passes = parse_spec(spec, "test");
+    const Problem plain = transformed(on(false), passes), averaged = transformed(on(true), passes);
+    const auto averages = bytes_of_kind(averaged.graph, TensorKind::optimizer_state) -
+                          bytes_of_kind(plain.graph, TensorKind::optimizer_state);
+    CHECK(averages > Bytes{});
+    const Bytes whole = std::get<Plan>(plan(plain, passes, std::nullopt)).peak;
+    for (const std::int64_t tenths : {10, 9, 8}) {
+      const Bytes budget{whole.count * tenths / 10};
+      const PlanOutcome without = plan(plain, passes, budget), with = plan(averaged, passes, budget + averages);
+      REQUIRE(without.index() == with.index());
+      const Plan* made = std::get_if<Plan>(&with);
+      CHECK((made != nullptr || tenths < 10));
+      if (made == nullptr) continue;
+      CHECK(made->peak - std::get<Plan>(without).peak == averages);
+      judge_plan(averaged, *made, budget + averages);
+    }
   }
 }
 

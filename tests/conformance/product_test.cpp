@@ -101,6 +101,8 @@ std::optional<std::string> wrong_with(const std::string& spec, const Setting& on
   const std::vector<Pass> passes = parse_spec(spec, "test");
   const ProblemOptions options{.micro_batches = 2 * (use_several_devices(passes) ? on.devices : 1),
                                .optimizer = on.updates ? Optimizer::adam : Optimizer::none,
+                               .keeps_averages = on.updates && seed % 2 == 0,
+                               .clips_gradients = on.updates && seed % 5 == 0,
                                .gradients = seed % 3 == 0 ? Gradients::existing : Gradients::fresh,
                                .backward = backward_for(passes),
                                .inner = inner_for(passes)};
