@@ -47,6 +47,20 @@ void refuse_unlike_memories(const Platform& platform) {
   throw InputError(fmt::format("cluster: the devices of '{}' have memories of unlike sizes", platform.name));
 }
 
+/// In speed; memories and links are their own.
+Platform with_devices_as_the_first(Platform platform) {
+  for (Device& device : platform.devices) {
+    Device as_first = platform.devices.front();
+    as_first.name = device.name;
+    as_first.memory = device.memory;
+    as_first.node = device.node;
+    as_first.host = device.host;
+    as_first.disk = device.disk;
+    device = std::move(as_first);
+  }
+  return platform;
+}
+
 /// By node.
 std::vector<std::uint32_t> devices_in_nodes(const Platform& platform) {
   std::map<std::uint32_t, std::uint32_t> count;
@@ -186,6 +200,7 @@ ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, c
   extent_.in_node = std::ranges::min(in_nodes);
   extent_.in_largest_node = std::ranges::max(in_nodes);
   extent_.has_alike_devices = device_classes(platform, extent_.devices).one.size() == 1;
+  if (!extent_.has_alike_devices) of_first_kind_ = with_devices_as_the_first(platform);
   extent_.has_sizes = samples.has_value();
   extent_.given_samples = samples.value_or(1);
   extent_.layers = layers_of(question.trace).value_or(0);
@@ -199,6 +214,7 @@ ClusterProblems::ClusterProblems(const Question& question, const Trace& trace, c
   const auto is_update = [](const Op& op) { return op.phase == Phase::update; };
   extent_.has_updates = std::ranges::any_of(given.problem.graph.ops, is_update);
   const std::variant<RankCosts, std::string> costs = rank_costs(given.problem);
+  given.problem.platform = costed();
   bases_.emplace(std::pair(extent_.given_samples, Layers::all), std::move(given.problem));
   if (const RankCosts* known = std::get_if<RankCosts>(&costs)) {
     extent_.model_stages = known->stages.size();
@@ -223,7 +239,7 @@ void ClusterProblems::count_as(const ClusterExtent& other) {
 }
 
 ClusterQuestion ClusterProblems::question() {
-  return {.platform = platform_,
+  return {.platform = costed(),
           .extent = extent_,
           .budget = budget_,
           .rank_costs = [this](std::uint32_t samples, const ComposedPoint& as) { return costs_of_rank(samples, as); },
@@ -255,7 +271,7 @@ const Problem& ClusterProblems::base(std::uint32_t samples, Layers layers) {
   Question plainly = question_;
   plainly.trace = reference(samples, layers);
   plainly.strategy = plain();
-  ProblemOutcome made = problem_of(plainly, load_model(plainly.trace), platform_);
+  ProblemOutcome made = problem_of(plainly, load_model(plainly.trace), costed());
   if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   Problem& problem = bases_.emplace(std::pair(samples, layers), std::get<Problem>(std::move(made))).first->second;
   if (layers == Layers::few) share_launches_as(bases_.at({extent_.given_samples, Layers::all}).graph, problem.graph);
@@ -327,6 +343,7 @@ std::optional<Problem> ClusterProblems::stage_problem(std::uint32_t samples, std
 std::variant<WholeBound, std::string> ClusterProblems::whole_bound(std::uint32_t samples, const ComposedPoint& as,
                                                                    bool splits) {
   Problem problem = base(samples, Layers::all);
+  problem.platform = platform_;
   problem.micro_batches = extent_.batch / samples;
   try {
     if (!as.passes.empty()) problem = transformed(std::move(problem), as.passes);
@@ -360,6 +377,7 @@ Problem ClusterProblems::whole_problem(const ClusterPoint& point, const Composed
     return std::get<Problem>(problem_of(asked, load_model(asked.trace), platform_));
   }
   Problem problem = base(point.samples, Layers::all);
+  problem.platform = platform_;
   problem.micro_batches = asked.micro_batches;
   return transformed(std::move(problem), as.passes);
 }

@@ -51,10 +51,12 @@ class ClusterProblems {
   ClusterOutcome outcome(const ClusterPoint&, const ComposedPoint&);
   std::optional<Seconds> alone(const ClusterPoint&, const ComposedPoint&);
   std::string reference(std::uint32_t samples, Layers) const;
+  const Platform& costed() const { return of_first_kind_ ? *of_first_kind_ : platform_; }
 
   const Question& question_;
   const Trace& trace_;
   const Platform& platform_;
+  std::optional<Platform> of_first_kind_;  ///< where devices differ: as if all were as fast as the first
   ClusterExtent extent_;
   std::optional<Bytes> budget_;
   Layers layers_ = Layers::all;                                // of which the costs of ranks are known from

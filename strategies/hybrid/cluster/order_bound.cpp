@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "strategies/hybrid/cluster/bounds.h"
+#include "strategies/hybrid/cluster/least_away.h"
 #include "strategies/list.h"
 #include "strategies/pipelining/cuts/stage_parts.h"
 #include "strategies/pipelining/orders/order_times.h"
@@ -38,10 +39,6 @@ struct PartKeeps {
   Bytes after_forward, after_backward;  ///< the latter until its weight gradients, where these are apart
   Bytes while_backward;                 ///< more than after the forward
   Bytes gradients;                      ///< of parameters that no earlier part of the device has
-};
-
-struct HeldBytes {
-  Bytes here, away;
 };
 
 class BoundOfOrder {
@@ -191,31 +188,16 @@ class BoundOfOrder {
     std::map<std::pair<std::size_t, std::uint32_t>, std::size_t> reader;  // the last, by part and micro-batch
     for (std::size_t i = 0; i < turns.size(); ++i) reader[{turns[i].part.index, turns[i].micro_batch}] = i;
     MemoryBound now = at_rest(r);
-    std::map<std::size_t, HeldBytes> kept;  // by last reader
-    Bytes away, returned;
+    LeastAway least;
     for (std::size_t i = 0; i < turns.size(); ++i) {
       const std::size_t last = reader.at({turns[i].part.index, turns[i].micro_batch});
-      if (turns[i].piece == piece::backward) {
-        Bytes missing = std::max(now.total() - *of_.budget - away, Bytes{});
-        for (auto each = kept.rbegin(); each != kept.rend(); ++each) {
-          const Bytes leaves = std::min(each->second.here, missing);
-          each->second.here -= leaves;
-          each->second.away += leaves;
-          missing -= leaves;
-          away += leaves;
-          returned += leaves;
-        }
-      }
-      if (i == last) {
-        away -= kept[i].away;
-        kept.erase(i);
-      } else {
-        const PartKeeps& keeps = keeps_[turns[i].part.index];
-        kept[last].here += turns[i].piece == piece::forward ? keeps.after_forward : keeps.after_backward;
-      }
+      if (turns[i].piece == piece::backward) least.need(now.total() - *of_.budget);
+      const PartKeeps& keeps = keeps_[turns[i].part.index];
+      if (i == last) least.end(i);
+      if (i != last) least.keep(turns[i].piece == piece::forward ? keeps.after_forward : keeps.after_backward, last);
       pass(turns[i], now);
     }
-    return returned;
+    return least.moved();
   }
 
   const BoundedPoint& of_;
