@@ -1,33 +1,29 @@
-#!/ usr / bin / env python3
-""
-    "experiments/cluster.yaml on a small model, and its figure: curves, costs, and the plan wherever another one is chosen.
+#!/usr/bin/env python3
+"""experiments/cluster.yaml on a small model, and its figure: curves, costs, and the plan wherever another one is chosen.
 
-    PYTHONPATH = experiments tests / experiments /
-                 cluster_figure_test.py PROGRAM #without matplotlib it is skipped
-                 ""
-                 "
-                 import json import pathlib import re import subprocess import sys import tempfile import unittest
+    PYTHONPATH=experiments tests/experiments/cluster_figure_test.py PROGRAM        # without matplotlib it is skipped
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
 
-                     ROOT = pathlib.Path(__file__).resolve().parents[2] PROGRAM =
-                     str(ROOT / "build/plimsoll") try : import plot_cluster except SystemExit:  # its word for: no matplotlib
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = str(ROOT / "build/plimsoll")
+try:
+    import plot_cluster
+except SystemExit:  # its word for: no matplotlib
     plot_cluster = None
 
 
 def record(nodes, seconds, plan, network="", budget=10**9, point=0):
-    return {
-    "point" : point,
-              "trace" : "t",
-                        "platform" : "p:nodes=%d%s" % (nodes, network),
-                        "strategy" : "cluster",
-                                     "micro_batches" : 4,
-                                     "optimizer" : "adam",
-                                                   "feasible" : seconds is not None,
-                                                                "memory_budget_bytes" : budget,
-                                                                                        "makespan_s"
-        : seconds,
-          "gap" : 0.0 if plan == "a" else 0.1,
-          "candidates" : [ {"strategy" : "other", "taken" : False}, {"strategy" : plan, "taken" : True} ]
-  }
+    return {"point": point, "trace": "t", "platform": "p:nodes=%d%s" % (nodes, network), "strategy": "cluster", "micro_batches": 4,
+            "optimizer": "adam", "feasible": seconds is not None, "memory_budget_bytes": budget, "makespan_s": seconds, "gap": 0.0 if plan == "a" else 0.1,
+            "candidates": [{"strategy": "other", "taken": False}, {"strategy": plan, "taken": True}]}
+
 
 @unittest.skipIf(plot_cluster is None, "python3-matplotlib is not here")
 class Figure(unittest.TestCase):
