@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Whether any strategy or random composition is faster than what `cluster` answers. Fails if one is.
 
-    experiments/cluster_beaten.py build/plimsoll [compositions] [devices,devices]
+    experiments/cluster_beaten.py build/plimsoll [compositions] [devices,devices] [unlike]
 
 Devices (1, 2, 8, 16 where not given) are alike, and of two kinds where the answer is that of `portfolio`. Each is asked
 with and without an optimizer, within the capacity and within 1.2 times the least memory that the answer names.
 Compositions (500 where not given) are the same in every run. Those that train otherwise are left out: approximate
-values, other optimizers, updates from older parameters.
+values, other optimizers, updates from older parameters. `unlike`: two kinds alone, for a smaller model and shorter searches.
 """
 import json
 import pathlib
@@ -16,9 +16,10 @@ import sys
 import tempfile
 
 MARGIN = 1e-3
-MODEL = "transformer:layers=4,width=256,heads=8,sequence=128,vocabulary=512,view=graph"
+UNLIKE = sys.argv[4:] == ["unlike"]
+MODEL = f"transformer:layers={2 if UNLIKE else 4},width=256,heads=8,sequence=128,vocabulary=512,view=graph"
 MICRO_BATCHES = 16
-LIMIT = 60  # seconds a question: a search that takes longer is said, and not compared
+LIMIT = 15 if UNLIKE else 60  # seconds a question: a search that takes longer is said, and not compared
 OF_CLUSTER = 600  # the same for the answer that is compared with
 ALL = "cluster(context=auto,copies=auto,offload=auto,updates=auto)"
 OTHERWISE = {"adam8bit", "adafactor", "galore", "sparse_update", "seer", "channel_prune", "pipedream", "pipedream_2bw",
@@ -98,7 +99,7 @@ def main(program, compositions, sizes):
         for devices in sizes:
             draw = random.Random(devices)
             others = list(names) + [composition(names, devices, draw) for _ in range(compositions)]
-            for alike in (True, False) if devices > 1 else (True,):
+            for alike in (False,) if UNLIKE else (True, False) if devices > 1 else (True,):
                 for optimizer in ("adam", "none"):
                     asked = Asked(program, folder, devices, alike, optimizer)
                     best = ALL if alike else "portfolio"
@@ -129,7 +130,7 @@ def main(program, compositions, sizes):
 
 
 if __name__ == "__main__":
-    if not 2 <= len(sys.argv) <= 4:
+    if not 2 <= len(sys.argv) <= 5 or (len(sys.argv) == 5 and not UNLIKE):
         sys.exit(__doc__)
     sys.exit(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 500,
                   [int(n) for n in sys.argv[3].split(",")] if len(sys.argv) > 3 else [1, 2, 8, 16]))
