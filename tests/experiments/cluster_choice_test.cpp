@@ -121,7 +121,8 @@ TEST_CASE("on devices of two speeds the answer is the fastest of all points one 
                                  .slow_first = random.chance(0.5)};
     const std::string model = cluster_model(random.between(1, 2), 32 * random.between(1, 4));
     const std::string options = std::string("chunks=2,micro_batch=1,schedule=none+1f1b+interleaved,points=") +
-                                (random.chance(0.5) ? "100000,updates=device+backward_updates" : "100000");
+                                (random.chance(0.5) ? "100000,updates=device+backward_updates" : "100000") +
+                                (random.chance(0.1) ? ",planners=none+placement" : "");
     const Bytes least = least_cluster_memory(model, machine, 4, options);
     const Bytes memory{static_cast<std::int64_t>((1 + random.below(10) / 5.0) * static_cast<double>(least.count))};
     const ClusterAsked asked(model, machine, 4, options, Optimizer::adam, memory);
@@ -145,6 +146,16 @@ TEST_CASE("on devices of two speeds the answer is the fastest of all points one 
   }
   if (every_case()) CHECK(simulated > 350U);
   if (every_case()) CHECK(by_guess > 100U);
+}
+
+TEST_CASE("devices whose memories differ are no cluster", "[cluster]") {
+  std::string text = cluster_platform({.in_node = 2, .slow = 1});
+  const std::size_t second = text.rfind("memory: 1 GB");
+  REQUIRE(second != text.find("memory: 1 GB"));
+  const Platform platform = parse_platform(text.replace(second, 12, "memory: 2 GB"), "machine.yaml");
+  const ClusterAsked asked(cluster_model(1), {}, 4, "");
+  CHECK_THROWS_WITH(ClusterProblems(asked.question, asked.trace, platform),
+                    "cluster: the devices of 'machine' have memories of unlike sizes");
 }
 
 TEST_CASE("no point whose saver chooses is faster than what its memory forces it to run again",
