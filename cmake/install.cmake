@@ -13,6 +13,7 @@ install(TARGETS plimsoll RUNTIME DESTINATION bin)
 install(TARGETS ${late_libraries} LIBRARY DESTINATION lib/plimsoll)
 
 install(DIRECTORY platforms DESTINATION ${shipped} FILES_MATCHING PATTERN "*.yaml")
+install(DIRECTORY docs/schemas DESTINATION ${shipped}/docs)  # as the files name them
 install(DIRECTORY traces/data DESTINATION ${shipped}/traces)
 install(DIRECTORY experiments DESTINATION ${shipped} FILES_MATCHING
         PATTERN "*.yaml" PATTERN "*.py" PATTERN "*.json" PATTERN "*.gz" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js")

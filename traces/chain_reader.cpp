@@ -257,6 +257,7 @@ void read_shared(ChainDraft& draft, JsonCursor cursor) {
 }
 
 const Field<ChainDraft, JsonCursor> chain_fields[] = {
+    schema_field<ChainDraft, JsonCursor>,
     {"format", required, [](ChainDraft&, JsonCursor) {}},
     {"kind", required, [](ChainDraft&, JsonCursor) {}},
     {"name", required, [](ChainDraft& d, JsonCursor c) { d.chain.name = c.string(); }},

@@ -112,6 +112,7 @@ void read_colocate(GraphDraft& draft, JsonCursor cursor) {
 }
 
 const Field<GraphDraft, JsonCursor> own_graph_fields[] = {
+    schema_field<GraphDraft, JsonCursor>,
     {"format", required, [](GraphDraft&, JsonCursor) {}},
     {"kind", required, [](GraphDraft&, JsonCursor) {}},
     {"name", required, [](GraphDraft& d, JsonCursor c) { d.graph.name = c.string(); }},

@@ -17,6 +17,10 @@ struct Field {
   void (*read)(Target&, Cursor) = nullptr;
 };
 
+/// A key for editors, which says where the file's JSON Schema is (docs/schemas). Nothing is taken of it.
+template <class Target, class Cursor>
+constexpr Field<Target, Cursor> schema_field{"$schema", Need::optional, [](Target&, Cursor c) { c.string(); }};
+
 /// Reads an object into `target`; `Table` is a range of fields of at most 64. Keys in the table's order are found at
 /// once.
 template <class Target, class Cursor, class Table>

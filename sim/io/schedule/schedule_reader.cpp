@@ -176,6 +176,7 @@ void read_count(std::uint32_t& count, JsonCursor c) {
 }
 
 const Field<Schedule, JsonCursor> schedule_fields[] = {
+    schema_field<Schedule, JsonCursor>,
     {"format", required, read_format},
     {"made_by", optional, [](Schedule&, JsonCursor c) { c.string(); }},
     {"trace", required, [](Schedule& s, JsonCursor c) { s.trace = c.string(); }},
