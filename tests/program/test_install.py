@@ -7,6 +7,7 @@ them. That needs root, or a system that grants a namespace of one's own; elsewhe
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,13 @@ class Installed(unittest.TestCase):
     def test_scripts_come_along(self):
         for script in ("traces/export_pytorch.py", "traces/plimsoll/torch/stages.py", "experiments/plot.py", "experiments/plot_validation.py"):
             self.assertTrue(os.path.isfile(os.path.join(self.shipped, script)), script)
+
+    def test_shipped_files_name_schemas_that_come_along(self):
+        for name in ("platforms/h200.yaml", "traces/data/vgg16_b8_cpu.json", "experiments/papers/zero.yaml"):
+            file = os.path.join(self.shipped, name)
+            with open(file, encoding="utf-8") as text:
+                reference = re.search(r'\$schema(?:=|": ")([^"\n]+)', text.read(300))[1]
+            self.assertTrue(os.path.isfile(os.path.join(os.path.dirname(file), reference)), (name, reference))
 
     def test_files_are_found_where_plimsoll_data_says(self):
         elsewhere = os.path.join(self.folder.name, "elsewhere")
