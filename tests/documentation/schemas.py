@@ -8,7 +8,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = ROOT / "docs/schemas"
-NAMES = ("trace", "platform", "experiment", "schedule", "results")
+NAMES = ("trace", "platform", "efficiency", "experiment", "schedule", "results")
 MOST_COLUMNS = 118
 
 # By schema, each definition ("": the whole): the reader's table of fields, and the page and the first words of the heads of its tables of keys.
@@ -42,6 +42,7 @@ TABLES = {
         "switch": (PLATFORM, "switch_fields", [(PLATFORM_PAGE, "where `switches`")]),
         "link": (PLATFORM, "link_fields", [(PLATFORM_PAGE, "where `links`")]),
     },
+    "efficiency": {"": ("platforms/efficiency_file.cpp", "efficiency_fields", [(PLATFORM_PAGE, "key")])},
     "experiment": {
         "": (EXPERIMENT, "draft_fields", [("experiments/README.md", "key")]),
         "range": (EXPERIMENT, "range_fields", []),
@@ -109,6 +110,8 @@ def keys_of_reader(source, table):
     """{key: whether it has to be there} of a table of fields in C++."""
     body = list_of(source, table)
     found = {key: need.endswith("required") for key, need in re.findall(r'^    \{"(\w+)",\s+((?:Need::)?\w+),', body, re.M)}
+    if "shares_by_dtype[" in body:  # efficiencies have their keys in a list of their own
+        found |= dict.fromkeys(re.findall(r'"(\w+)"', list_of(source, "shares_by_dtype")), False)
     return {**({"$schema": False} if "schema_field<" in body else {}), **found}
 
 

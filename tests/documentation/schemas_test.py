@@ -34,7 +34,7 @@ PROGRAM = pathlib.Path("build/plimsoll")
 TURN = int(os.environ.get("PLIMSOLL_TURN", "0"))
 MUTANTS = 20  # of each schema
 LARGE = 8_000  # bytes of a file that only some turns look at
-FORM = re.compile(r"missing key|unknown key|expected (a string|a number|a whole number|true or false|an object|a list|a word or text|a size|a time"
+FORM = re.compile(r"missing key|unknown key|expected (a string|a number(?! for each)|a whole number|true or false|an object|a list|a word or text|a size|a time"
                   r"|a bandwidth|a rate|exact or|one of)|must not be negative|missing unit|unknown unit")
 WRONG = [None, True, "word", -1, 0.5, [], {}, [[]], {"x": 1}, 1e300, "", [None], "-3 GB", "7"]
 
@@ -68,6 +68,9 @@ def sites(schema, instance, of=None):
         of = schema["definitions"]["graph" if instance.get("kind") == "graph" else "chain"]
     for branch in of.get("anyOf", []):
         yield from sites(schema, instance, branch)
+    if isinstance(instance, dict) and isinstance(of.get("additionalProperties"), dict):
+        for value in instance.values():
+            yield from sites(schema, value, of["additionalProperties"])
     if isinstance(instance, dict) and "properties" in of:
         yield instance, of
         for key, value in instance.items():
@@ -79,7 +82,8 @@ def sites(schema, instance, of=None):
 
 
 def mutant(schema, instance, chance):
-    """A copy with one thing changed, what was, and whether it is now a whole number with a point, which JSON Schema takes for one without."""
+    """A copy with one thing changed, what was, and whether it is now a number in a dress: 2.0, which JSON Schema takes
+    for 2, or a number in quotes, whose range it does not see."""
     changed = copy.deepcopy(instance)
     places = list({id(place): (place, of) for place, of in sites(schema, changed)}.values())
     kinds = list({id(of): of for _, of in places}.values())
@@ -101,7 +105,7 @@ def mutant(schema, instance, chance):
         key, other = chance.choice(list(place)), chance.choice([p for p, o in places if o is kind])
         place[key] = copy.deepcopy(other[chance.choice(list(other))])
     value = place.get(key)
-    return changed, f"{what} {key}: {json.dumps(value)[:80]}", isinstance(value, float) and value.is_integer()
+    return changed, f"{what} {key}: {json.dumps(value)[:80]}", value == "7" or isinstance(value, float) and value.is_integer()
 
 
 def as_read(schema):
@@ -151,7 +155,7 @@ class Schemas(unittest.TestCase):
         for place, file in shipped():
             packed = file.suffix == ".gz"
             text = gzip.decompress(file.read_bytes()) if packed else file.read_bytes()
-            of = re.search(rb'^\s*\{?\s*"?format"?: *"?plimsoll\.(trace|platform|experiment|schedule)\.v\d', text, re.M)
+            of = re.search(rb'^\s*\{?\s*"?format"?: *"?plimsoll\.(trace|platform|efficiency|experiment|schedule)\.v\d', text, re.M)
             if of and len(text) > LARGE:
                 large.append((place, file, of[1].decode()))
             elif of:
@@ -180,13 +184,13 @@ class Schemas(unittest.TestCase):
         named = 0
         for place, file in shipped():
             by_hand = place.parts[0] in ("platforms", "experiments", "strategies") or place.parts[:2] in (("traces", "data"), ("validate", place.name))
-            of = by_hand and re.search(r'^ *"?format"?: "?plimsoll\.(trace|platform|experiment)\.v1', "" if file.suffix == ".gz" else file.read_text(), re.M)
+            of = by_hand and re.search(r'^ *"?format"?: "?plimsoll\.(trace|platform|efficiency|experiment)\.v1', "" if file.suffix == ".gz" else file.read_text(), re.M)
             if of:
                 reference = re.search(r'^(?:# yaml-language-server: \$schema=|  "\$schema": ")([^"\n]+)', file.read_text(), re.M)
                 self.assertIsNotNone(reference, place)
                 self.assertEqual((file.parent / reference[1]).resolve(), schemas.HOME / f"{of[1]}.json", place)
                 named += 1
-        self.assertGreater(named, 60)
+        self.assertGreater(named, 70)
 
     def look_at(self, place, file, name, counts):
         counts[name] += 1
@@ -239,12 +243,14 @@ engine: event
 
     def says_of(self, name, instance):
         """The program's exit code and what it says of a file with this object."""
-        file = self.folder / f"mutant.{'yaml' if name in ('platform', 'experiment') else 'json'}"
+        file = self.folder / f"mutant.{'json' if name in ('trace', 'schedule') else 'yaml'}"
         if name == "results":
             return self.says_of_result(instance)
         file.write_text(json.dumps(instance))
         if name == "experiment":
             return ran("sweep", file, "--dry-run")
+        if name == "efficiency":
+            return ran("simulate", "-t", "transformer:layers=1", "-p", f"h200:efficiency={file}", "-s", "store_all", "--engine", "event")
         if name == "schedule":
             return ran("check", "--schedule", file, "-t", self.trace_of[0], "-p", self.trace_of[1])
         return ran("describe", file)
@@ -275,6 +281,14 @@ engine: event
                 "presets": {"short": {"traces": ["uniform:4"], "memory": ["50 %", "capacity"]}}}, {
                 "format": "plimsoll.experiment.v1", "name": "zipped", "traces": ["uniform:4", "uniform:5"], "platforms": ["ideal"],
                 "strategies": "store_all", "micro_batches": [1, 2], "zip": ["traces", "micro_batches"], "memory": ["1 GB", "capacity"]}]
+        if name == "efficiency":
+            grid = {"m": [1, 2], "n": [64], "k": [8, 16.5], "share": [0.5, 0.25, 1, 0.125]}
+            return [{"format": "plimsoll.efficiency.v1", "name": "all", "source": "made up", "model": "A GPU", "peak": {"bf16": "989 TFLOPS"},
+                     "memory_bandwidth": "4.8 TBps", "kernel_floor": "2 us", "sustained": 1.09, "product": {"bf16": grid, "fp32": grid},
+                     "batched_product_by_size": {"fp32": grid}, "attention": {"bf16": {"64": {"sequence": [8], "heads": [2, 4], "share": [1, 0.5]}}},
+                     "collectives": {"network": 0.9, "nvls": True, "all_reduce": {"ranks": [2, 4], "bytes": [8], "us": [10, 20]}},
+                     "spread": {"product": [0.9, 1.1], "norm": [1, 2]}, "elementwise": 0.75, "norm": 0.5, "optimizer": 1,
+                     "unaligned_product": {"bf16": 0.5}, "convolution": {"fp32": 0.25}}]
         if name == "platform":
             return [schemas.load(schemas.ROOT / f"platforms/{each}.yaml") for each in ("cpu_host", "h100_pair_cxl", "a100_sxm_64", "rtx_4090_pcie4")]
         graph, chain = (schemas.load(schemas.ROOT / f"tests/program/{each}.json") for each in ("graph", "chain"))
@@ -284,7 +298,7 @@ engine: event
     def hold(self, name):
         """Holds a schema against the program on mutants, and says how often they agree."""
         chance, bases = random.Random(1000 * TURN + len(name)), self.bases(name)
-        same = by_meaning = points = 0
+        same = by_meaning = dresses = 0
         mutants = MUTANTS * (11 if os.environ.get("PLIMSOLL_TESTS") == "all" else 1)
         schema = as_read(self.schema[name])
         validator = jsonschema.Draft7Validator(schema)
@@ -292,7 +306,7 @@ engine: event
         for _ in range(mutants):
             self.row = chance.randrange(len(bases))
             self.trace_of = traces and traces[self.row]
-            instance, what, pointed = mutant(schema, bases[self.row], chance)
+            instance, what, dressed = mutant(schema, bases[self.row], chance)
             run, wrong = self.says_of(name, instance), complaint(validator, instance)
             told = f"{name}, {what}\n  program ({run.returncode}): {run.stderr[:400]}\n  schema: {wrong}"
             self.assertIn(run.returncode, (0, 1, 2), told)
@@ -302,12 +316,12 @@ engine: event
                 continue
             self.assertTrue(refused, told)  # what the program takes, the schema takes
             first = run.stderr.split("\n")[0]
-            if pointed and "expected a whole number" in first:
-                points += 1
+            if dressed and re.search("expected a (whole )?number", first):
+                dresses += 1
                 continue
             self.assertIsNone(FORM.search(first), told)
             by_meaning += 1
-        print(f"{name}: {same} of {mutants} mutants as the program; {by_meaning} it refuses for what they mean, {points} for 2.0 in place of 2", file=sys.stderr)
+        print(f"{name}: {same} of {mutants} mutants as the program; {by_meaning} it refuses for what they mean, {dresses} for 2.0 in place of 2, or a number in quotes", file=sys.stderr)
         self.assertGreater(same, 2 * mutants // 3)
 
     def test_traces(self):
@@ -315,6 +329,9 @@ engine: event
 
     def test_platforms(self):
         self.hold("platform")
+
+    def test_efficiencies(self):
+        self.hold("efficiency")
 
     def test_experiments(self):
         self.hold("experiment")
