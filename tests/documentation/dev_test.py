@@ -62,6 +62,10 @@ class Dev(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual([line.split()[-1] for line in asked.splitlines() if line.startswith("install")], ["clang-format"])
 
+    def test_site_needs_mkdocs_and_schemas_their_reader(self):
+        self.assertIn(" mkdocs mkdocs-material ", self.run_dev("site")[0])
+        self.assertIn(" python3-jsonschema python3-yaml ", self.run_dev("test")[0])
+
     def test_lint_asks_for_the_runtime_of_the_clang_that_is_there(self):
         for version in ("14", "19"):
             asked, _ = self.run_dev("lint", clang=version + ".1.7 (3)")
