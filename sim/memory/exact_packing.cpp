@@ -91,28 +91,67 @@ std::uint64_t scattered(std::uint64_t x) {
   return x ^ (x >> 31U);
 }
 
+/// An order among equal choices.
+class PackingOrder {
+ public:
+  /// 0 to 5: by sections and by dates; others are drawn.
+  static constexpr std::size_t fixed = 6;
+  PackingOrder(std::size_t number, std::size_t pieces, std::mt19937_64& random) : number_(number) {
+    if (number < fixed) return;
+    const auto unit = [&random] { return static_cast<double>(random() >> 11U) * 0x1p-53; };
+    of_length_ = unit();
+    of_size_ = unit() / 2;
+    of_most_ = 8 * unit();
+    const double of_chance = 0.3 * unit();
+    for (std::size_t p = 0; p < pieces; ++p) chance_.push_back(of_chance * unit());
+  }
+
+  std::size_t number() const { return number_; }
+
+  /// `most`: the largest load to come of the piece's sections. Lower keys come first.
+  std::tuple<double, double, double> key(std::uint32_t p, const PackedPiece& piece, Offset most) const {
+    const auto size = static_cast<double>(piece.size), load = static_cast<double>(most);
+    const auto length = static_cast<double>(number_ % fixed < 3 ? piece.length() : piece.dates);
+    if (number_ >= fixed) {
+      const double score = of_length_ * std::log(static_cast<double>(piece.length())) + of_size_ * std::log(size) +
+                           of_most_ * std::log(load) + chance_[p];
+      return {-score, 0, 0};
+    }
+    if (number_ % 3 == 0) return {-length, -length * size, -load};
+    return number_ % 3 == 1 ? std::tuple(-load, -length * size, -length) : std::tuple(-load, -length, -length * size);
+  }
+
+ private:
+  std::size_t number_;
+  double of_length_ = 0, of_size_ = 0, of_most_ = 0;
+  std::vector<double> chance_;  ///< by piece
+};
+
 /// What was searched in vain, by a hash of the pieces left and the tops below them, with the lowest piece before it.
 class InVain {
  public:
   struct Entry {
     Last last;
-    std::size_t order;
+    std::uint64_t order;
   };
 
-  /// `ties`: a piece may come to lie as high as the last one.
+  /// `ties`: a piece may come to lie as high as the last one. After rank -1 all orders were tried.
   bool knows(std::uint64_t state, const Entry& asked, bool ties) const {
     const auto found = entries_.find(state);
     if (found == entries_.end()) return false;
     const Entry& known = found->second;
     if (asked.last.offset != known.last.offset) return asked.last.offset > known.last.offset;
-    return !ties || (asked.order == known.order && asked.last.rank >= known.last.rank);
+    const bool by_any_order = !ties || known.last.rank < 0;
+    return by_any_order || (asked.order == known.order && asked.last.rank >= known.last.rank);
   }
 
   void add(std::uint64_t state, const Entry& entry) {
     if (entries_.size() >= most) return;
     const auto [place, is_new] = entries_.try_emplace(state, entry);
-    const bool is_lower = entry.last.offset < place->second.last.offset;
-    if (is_lower || (entry.order == place->second.order && entry.last < place->second.last)) place->second = entry;
+    const Last& known = place->second.last;
+    const bool is_lower =
+        entry.last.offset < known.offset || (entry.last.offset == known.offset && entry.last.rank < 0);
+    if (is_lower || (entry.order == place->second.order && entry.last < known)) place->second = entry;
   }
 
  private:
@@ -136,13 +175,14 @@ class PackingSearch {
         offsets_(pieces.list.size()),
         rank_(pieces.list.size()) {}
 
-  PackingEnd run(std::span<const std::uint32_t> order, std::size_t number, std::int64_t nodes) {
+  PackingEnd run(const PackingOrder& order, std::int64_t nodes) {
     trail_.back_to(0);
-    for (std::size_t r = 0; r < order.size(); ++r) rank_[order[r]] = static_cast<std::int64_t>(r);
-    number_ = number;
+    order_ = &order;
     nodes_left_ = nodes;
     is_cut_off_ = false;
-    const bool is_found = place_parts({order.begin(), order.end()}, {0, pieces_.sections}, {});
+    Part all(pieces_.list.size());
+    std::iota(all.begin(), all.end(), 0U);
+    const bool is_found = place_parts(all, {0, pieces_.sections}, {});
     return is_found ? PackingEnd::found : is_cut_off_ ? PackingEnd::cut_off : PackingEnd::impossible;
   }
 
@@ -155,15 +195,41 @@ class PackingSearch {
   /// Each row of sections that pieces join by itself, the shortest first.
   bool place_parts(const Part& part, Sections in, Last last) {
     const std::vector<Sections> rows = rows_of(part, in);
+    if (rows.size() == 1 && last.rank >= 0) return place_one_of(part, rows.front(), last);
     for (const Sections row : rows) {
       Part mine;
       for (const std::uint32_t p : part) {
         const std::uint32_t first = pieces_.list[p].in.first;
         if (row.first <= first && first < row.end) mine.push_back(p);
       }
-      if (!place_one_of(mine, row, last)) return false;
+      if (!place_ranked_anew(mine, row, last.offset)) return false;
     }
     return true;
+  }
+
+  /// By what is still to come in it. Pieces as high as the last one may have any rank then.
+  bool place_ranked_anew(const Part& part, Sections in, Offset least) {
+    std::vector<std::int64_t> ranks_before;
+    for (const std::uint32_t p : part) ranks_before.push_back(rank_[p]);
+    const std::uint64_t ranking_before = ranking_;
+    rank(part);
+    const bool is_found = place_one_of(part, in, {least, -1});
+    ranking_ = ranking_before;
+    for (std::size_t i = 0; i < part.size(); ++i) rank_[part[i]] = ranks_before[i];
+    return is_found;
+  }
+
+  void rank(const Part& part) {
+    std::vector<std::pair<std::tuple<double, double, double>, std::uint32_t>> keys;
+    for (const std::uint32_t p : part) {
+      const PackedPiece& piece = pieces_.list[p];
+      const Offset most = *std::max_element(left_.begin() + piece.in.first, left_.begin() + piece.in.end);
+      keys.emplace_back(order_->key(p, piece, most), p);
+    }
+    std::ranges::sort(keys);
+    for (std::size_t r = 0; r < keys.size(); ++r) rank_[keys[r].second] = static_cast<std::int64_t>(r);
+    ranking_ = scattered(order_->number());
+    for (const std::uint32_t p : part) ranking_ += scattered(2 * std::uint64_t{p} + 1);
   }
 
   std::vector<Sections> rows_of(const Part& part, Sections in) const {
@@ -191,11 +257,11 @@ class PackingSearch {
     const std::size_t mark = trail_.mark();
     const std::uint64_t state = state_of(part, in);
     const bool ties = std::ranges::any_of(part, [&](std::uint32_t p) { return support_[p] == last.offset; });
-    if (in_vain_.knows(state, {last, number_}, ties)) return false;
+    if (in_vain_.knows(state, {last, ranking_}, ties)) return false;
     const bool is_found = raise(part, in, last.offset) && place_any(part, in, last);
     if (is_found) return true;
     trail_.back_to(mark);
-    if (!is_cut_off_) in_vain_.add(state, {last, number_});
+    if (!is_cut_off_) in_vain_.add(state, {last, ranking_});
     return false;
   }
 
@@ -305,74 +371,27 @@ class PackingSearch {
   std::vector<Offset> support_, lowest_;    ///< by piece: top of what lies below it; least offset that it can have
   std::vector<Offset> offsets_;
   std::vector<std::int64_t> rank_;  ///< by piece: in the order
-  std::size_t number_ = 0;          ///< of the order
+  const PackingOrder* order_ = nullptr;
+  std::uint64_t ranking_ = 0;  ///< of the order and of the pieces that were ranked together
   std::int64_t nodes_left_ = 0;
   bool is_cut_off_ = false;
   Trail trail_;
-};
-
-/// Orders among equal choices: 0 to 5 always the same, by sections and by dates, others drawn anew each time.
-class PackingOrders {
- public:
-  explicit PackingOrders(const Pieces& pieces) : pieces_(pieces), most_(pieces.list.size()) {
-    for (std::size_t p = 0; p < most_.size(); ++p) {
-      const Sections in = pieces.list[p].in;
-      most_[p] = *std::max_element(pieces.load.begin() + in.first, pieces.load.begin() + in.end);
-    }
-  }
-
-  std::vector<std::uint32_t> fixed(std::size_t number) const {
-    return by([&](std::uint32_t p) {
-      const PackedPiece& piece = pieces_.list[p];
-      const Offset length = number < 3 ? piece.length() : piece.dates, area = length * piece.size, most = most_[p];
-      if (number % 3 == 0) return std::tuple(-length, -area, -most);
-      return number % 3 == 1 ? std::tuple(-most, -area, -length) : std::tuple(-most, -length, -area);
-    });
-  }
-
-  std::vector<std::uint32_t> drawn() {
-    const double of_length = unit(), of_size = unit() / 2, of_most = 8 * unit(), of_chance = 0.3 * unit();
-    std::vector<double> scores;
-    for (std::size_t p = 0; p < most_.size(); ++p) {
-      const PackedPiece& piece = pieces_.list[p];
-      scores.push_back(of_length * logarithm(piece.length()) + of_size * logarithm(piece.size) +
-                       of_most * logarithm(most_[p]) + of_chance * unit());
-    }
-    return by([&](std::uint32_t p) { return -scores[p]; });
-  }
-
- private:
-  static double logarithm(Offset value) { return std::log(static_cast<double>(value)); }
-  double unit() { return static_cast<double>(random_() >> 11U) * 0x1p-53; }
-
-  template <class Key>
-  std::vector<std::uint32_t> by(Key key) const {
-    std::vector<std::uint32_t> order(most_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::ranges::stable_sort(order, {}, key);
-    return order;
-  }
-
-  const Pieces& pieces_;
-  std::vector<Offset> most_;  ///< by piece: the largest load of its sections
-  std::mt19937_64 random_{1};
 };
 
 }  // namespace
 
 BlockPacking pack_within(std::span<const Lifetime> lifetimes, Bytes block, std::int64_t nodes) {
   constexpr std::int64_t first_nodes = 1000;
-  constexpr std::size_t fixed_orders = 6, orders_at_once = 10;
+  constexpr std::size_t orders_at_once = 8;
   const Pieces pieces = pieces_of(lifetimes);
-  PackingOrders orders(pieces);
+  std::mt19937_64 random(1);
   InVain in_vain;
   PackingSearch search(pieces, block.count, in_vain);
   for (std::size_t turn = 0; nodes > 0; ++turn) {
     const std::size_t round = turn / orders_at_once, of_round = turn % orders_at_once;
-    const bool is_fixed = of_round < fixed_orders;
-    const std::vector<std::uint32_t> order = is_fixed ? orders.fixed(of_round) : orders.drawn();
+    const PackingOrder order(of_round < PackingOrder::fixed ? of_round : turn, lifetimes.size(), random);
     const std::int64_t given = std::min(nodes, first_nodes << std::min<std::size_t>(round, 40));
-    const PackingEnd end = search.run(order, is_fixed ? of_round : turn, given);
+    const PackingEnd end = search.run(order, given);
     if (end == PackingEnd::impossible) return {end, {}};
     if (end == PackingEnd::found) {
       BlockPacking found{end, {}};

@@ -6,10 +6,10 @@
 //  - at some date what lies there, the gap up to the next that can, and all that is still to come exceed the block;
 //  - a buffer would lie where another one would fit below it;
 //  - the same buffers were left over the same tops before, in vain.
-// Buffers that no other one joins any more are searched apart. Several orders among equal choices take turns, each
-// with more and more nodes: three by length of life, most bytes at once and area, and others drawn by a fixed seed.
-// Source: Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", 2023; what
-// was in vain and drawn orders are our own.
+// Buffers that no other one joins any more are searched apart, in an order made anew by what is still to come there.
+// Several orders among equal choices take turns, each with more and more nodes: by length of life, most bytes at once
+// and area, and others drawn by a fixed seed. Source: Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
+// Hardware-Accelerated Machine Learning", 2023; what was in vain and drawn orders are our own.
 
 #include <cstdint>
 #include <optional>

@@ -3,9 +3,13 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "sim/memory/caching_allocator.h"
+#include "sim/memory/exact_packing.h"
 #include "sim/memory/offset_assignment.h"
 #include "tests/generate/random.h"
 
@@ -131,6 +135,37 @@ void plan_training(benchmark::State& state) {
   state.counters["above_load"] = static_cast<double>(plan.size.count) / static_cast<double>(plan.load.count);
 }
 BENCHMARK(plan_training)->Arg(1)->Arg(10)->Unit(benchmark::kMillisecond);
+
+/// Lines `id,begin,end,size` after a first one, of an instance of MiniMalloc; none without the shared folder.
+std::vector<Lifetime> shared_instance(char letter) {
+  const char* shared = std::getenv("PLIMSOLL_SHARED");
+  if (shared == nullptr) return {};
+  const std::string file = std::string(shared) + "/data/offset_assignment/minimalloc_" + letter + ".csv.gz";
+  FILE* pipe = popen(("zcat " + file).c_str(), "r");
+  std::vector<Lifetime> lifetimes;
+  unsigned id = 0, begin = 0, end = 0;
+  long size = 0;
+  if (pipe == nullptr || std::fscanf(pipe, "%*s") != 0) return {};
+  while (std::fscanf(pipe, "%u,%u,%u,%ld", &id, &begin, &end, &size) == 4) lifetimes.push_back({{size}, begin, end});
+  pclose(pipe);
+  return lifetimes;
+}
+
+/// All eleven, each within the block that was published for it.
+void pack_public(benchmark::State& state) {
+  std::vector<std::vector<Lifetime>> instances;
+  for (const char letter : std::string("ABCDEFGHIJK")) instances.push_back(shared_instance(letter));
+  if (instances.front().empty()) return state.SkipWithError("PLIMSOLL_SHARED has no instances");
+  std::size_t packed = 0;
+  for (auto _ : state) {
+    packed = 0;
+    for (const std::vector<Lifetime>& each : instances) {
+      packed += pack_within(each, Bytes{1'048'576}, 3'000'000).end == PackingEnd::found ? 1 : 0;
+    }
+  }
+  state.counters["packed"] = static_cast<double>(packed);
+}
+BENCHMARK(pack_public)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
