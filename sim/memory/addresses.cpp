@@ -1,10 +1,14 @@
 #include "sim/memory/addresses.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
 
 #include "sim/core/expects.h"
 #include "sim/judge/workspace_memories.h"
 #include "sim/memory/caching_allocator.h"
+#include "sim/memory/live_pieces.h"
 #include "sim/memory/round.h"
 
 namespace plimsoll {
@@ -72,16 +76,18 @@ class Tenants {
       for (const BufferId b : schedule.buffers_in(step.allocates)) begin(b, instants.before(id));
       if (step.workspace > Bytes{0} && workspaces[step.stream.index] == memory) {
         steps_.emplace_back(id, lives_.size());
+        buffers_.emplace_back();
         lives_.push_back({rounded(step.workspace), instants.before(id), instants.after(id)});
       }
       for (const BufferId b : schedule.buffers_in(step.frees)) {
         if (of_buffer_[b.index]) lives_[*of_buffer_[b.index]].end = instants.after(id);
       }
     }
+    join_parts();
   }
 
   AddressBlock place(OffsetSearch search, Addresses& addresses) const {
-    const OffsetPlan plan = assign_offsets(lives_, search);
+    const OffsetPlan plan = has_parts_ ? plan_by_pieces(search) : assign_offsets(lives_, search);
     for (std::size_t b = 0; b < of_buffer_.size(); ++b) {
       if (of_buffer_[b]) addresses.of_buffer[b] = plan.offsets[*of_buffer_[b]];
     }
@@ -90,12 +96,90 @@ class Tenants {
   }
 
  private:
-  static Bytes rounded(Bytes bytes) { return round_up(bytes, CachingAllocator::rounding); }
+  static constexpr Bytes unit = CachingAllocator::rounding;
+  using Value = std::tuple<TensorId, std::uint32_t, std::uint32_t, CodecId>;
+
+  /// Each in a piece of its own but for the parts that a step takes together.
+  void join_parts() {
+    piece_of_.resize(lives_.size());
+    std::iota(piece_of_.begin(), piece_of_.end(), std::size_t{0});
+    for (const std::size_t piece : piece_of_) in_piece_.push_back({piece});
+    for (const Step& step : schedule_.steps) {
+      if (step.op != no_op && !step.work.is_transfer()) join_parts(step);
+    }
+  }
+
+  void join_parts(const Step& step) {
+    std::map<Value, std::size_t> first;
+    for (const Slice slice : {step.reads, step.writes, step.allocates}) {
+      for (const BufferId b : schedule_.buffers_in(slice)) {
+        if (!of_buffer_[b.index]) continue;
+        const Buffer& buffer = schedule_[b];
+        const Value value{buffer.tensor, buffer.micro_batch, buffer.replica, buffer.codec};
+        const std::size_t life = *of_buffer_[b.index], other = first.try_emplace(value, life).first->second;
+        if (piece_of_[other] != piece_of_[life]) join(piece_of_[other], piece_of_[life]);
+      }
+    }
+  }
+
+  void join(std::size_t into, std::size_t from) {
+    for (const std::size_t one : in_piece_[into]) {
+      for (const std::size_t other : in_piece_[from]) {
+        if (may_meet(one, other)) return;
+      }
+    }
+    for (const std::size_t life : in_piece_[from]) piece_of_[life] = into;
+    in_piece_[into].insert(in_piece_[into].end(), in_piece_[from].begin(), in_piece_[from].end());
+    in_piece_[from].clear();
+    has_parts_ = true;
+  }
+
+  /// Whether both may be there with the same bytes of their value.
+  bool may_meet(std::size_t one, std::size_t other) const {
+    if (lives_[one].begin >= lives_[other].end || lives_[other].begin >= lives_[one].end) return false;
+    const Buffer &a = schedule_[*buffers_[one]], &b = schedule_[*buffers_[other]];
+    return a.range_offset < b.range_offset + b.range_length && b.range_offset < a.range_offset + a.range_length;
+  }
+
+  /// Offsets by life.
+  OffsetPlan plan_by_pieces(OffsetSearch search) const {
+    std::vector<LivePiece> pieces;
+    std::vector<Bytes> offsets(lives_.size());
+    for (const std::vector<std::size_t>& parts : in_piece_) {
+      if (parts.empty()) continue;
+      pieces.emplace_back();
+      for (const std::size_t life : parts) pieces.back().parts.push_back(part_of(life, parts));
+    }
+    constexpr std::int64_t pairs_a_node = 10'000;  // a try looks at all pairs
+    const auto lives = static_cast<std::int64_t>(lives_.size());
+    const std::int64_t tries =
+        lives_.size() > search.most_buffers ? 0 : std::min(search.nodes, pairs_a_node * search.nodes / (lives * lives));
+    OffsetPlan plan = assign_pieces(pieces, unit, static_cast<std::size_t>(tries));
+    std::size_t piece = 0;
+    for (const std::vector<std::size_t>& parts : in_piece_) {
+      for (const std::size_t life : parts) offsets[life] = plan.offsets[piece] + part_of(life, parts).above;
+      piece += parts.empty() ? 0 : 1;
+    }
+    plan.offsets = std::move(offsets);
+    return plan;
+  }
+
+  /// Of a piece with more than one part none is rounded.
+  LivePiece::Part part_of(std::size_t life, const std::vector<std::size_t>& parts) const {
+    if (parts.size() == 1) return {lives_[life], {}};
+    const auto begins = [&](std::size_t part) { return schedule_[*buffers_[part]].range_offset; };
+    const Buffer& buffer = schedule_[*buffers_[life]];
+    return {{buffer.bytes, lives_[life].begin, lives_[life].end},
+            buffer.range_offset - begins(std::ranges::min(parts, {}, begins))};
+  }
+
+  static Bytes rounded(Bytes bytes) { return round_up(bytes, unit); }
 
   void begin(BufferId b, std::uint32_t when) {
     const Buffer& buffer = schedule_[b];
     if (buffer.memory != memory_ || buffer.bytes == Bytes{0}) return;
     of_buffer_[b.index] = lives_.size();
+    buffers_.emplace_back(b);
     lives_.push_back({rounded(buffer.bytes), when, instants_.end()});
   }
 
@@ -103,8 +187,12 @@ class Tenants {
   MemoryId memory_;
   const Instants& instants_;
   std::vector<Lifetime> lives_;
+  std::vector<std::optional<BufferId>> buffers_;       ///< by life; unset: a workspace
   std::vector<std::optional<std::size_t>> of_buffer_;  ///< which of the lives
   std::vector<std::pair<StepId, std::size_t>> steps_;  ///< with a workspace: which of the lives
+  std::vector<std::size_t> piece_of_;                  ///< by life
+  std::vector<std::vector<std::size_t>> in_piece_;     ///< lives; none where they have gone to another one
+  bool has_parts_ = false;                             ///< some piece has several
 };
 
 /// The device's first compute stream; one without any has no order of its own.

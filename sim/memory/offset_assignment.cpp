@@ -22,22 +22,6 @@ bool takes_room(const Lifetime& l) {
   return l.size > Bytes{0} && l.begin < l.end;
 }
 
-Bytes greatest_load(std::span<const Lifetime> lifetimes) {
-  std::vector<std::tuple<std::uint32_t, bool, Bytes>> changes;  // ends before begins
-  for (const Lifetime& l : lifetimes) {
-    if (!takes_room(l)) continue;
-    changes.emplace_back(l.begin, true, l.size);
-    changes.emplace_back(l.end, false, l.size);
-  }
-  std::ranges::sort(changes);
-  Bytes live, most;
-  for (const auto& [when, begins, size] : changes) {
-    begins ? live += size : live -= size;
-    most = std::max(most, live);
-  }
-  return most;
-}
-
 struct Placed {
   Bytes offset, end;
   std::uint32_t begin_date, end_date;
@@ -156,6 +140,22 @@ void search_smaller(std::span<const Lifetime> lifetimes, std::span<const std::ui
 }
 
 }  // namespace
+
+Bytes greatest_load(std::span<const Lifetime> lifetimes) {
+  std::vector<std::tuple<std::uint32_t, bool, Bytes>> changes;  // ends before begins
+  for (const Lifetime& l : lifetimes) {
+    if (!takes_room(l)) continue;
+    changes.emplace_back(l.begin, true, l.size);
+    changes.emplace_back(l.end, false, l.size);
+  }
+  std::ranges::sort(changes);
+  Bytes live, most;
+  for (const auto& [when, begins, size] : changes) {
+    begins ? live += size : live -= size;
+    most = std::max(most, live);
+  }
+  return most;
+}
 
 OffsetPlan assign_offsets(std::span<const Lifetime> lifetimes, OffsetSearch search) {
   std::vector<std::uint32_t> buffers;

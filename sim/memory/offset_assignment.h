@@ -23,6 +23,9 @@ struct OffsetPlan {
   bool is_optimal = false;     ///< proven: by the load, or because all orders were tried or nothing smaller is possible
 };
 
+/// Most bytes that are live at once.
+Bytes greatest_load(std::span<const Lifetime>);
+
 /// Up to so many buffers all plans are tried.
 inline constexpr std::size_t exact_offsets_up_to = 10;
 
