@@ -7,7 +7,8 @@
 
 namespace plimsoll {
 
-/// Runs a schedule. What check() rejects is refused before anything runs.
+/// Runs a schedule. What check() rejects is refused before anything runs, and so are addresses that wrong_address()
+/// does.
 std::variant<Replayed, ReplayFailure> replay(const Problem&, const Schedule&, RunnableNetwork&, const ReplayOptions&);
 
 }  // namespace plimsoll

@@ -15,6 +15,7 @@
 #include "sim/model/problem.h"
 #include "validate/networks/changed_network.h"
 #include "validate/networks/network.h"
+#include "validate/networks/packing.h"
 #include "validate/networks/step_program.h"
 #include "validate/op_times.h"
 
@@ -101,8 +102,8 @@ struct Unsupported {
 
 class Planner {
  public:
-  Planner(const Problem& problem, const Schedule& schedule, const Network& network)
-      : problem_(problem), graph_(problem.graph), schedule_(schedule), network_(network) {
+  Planner(const Problem& problem, const Schedule& schedule, const Network& network, const Addresses* addresses)
+      : problem_(problem), graph_(problem.graph), schedule_(schedule), network_(network), addresses_(addresses) {
     for (std::size_t o = 0; o < network_.graph.ops.size(); ++o) ops_[network_.graph.ops[o].name] = id_at<OpId>(o);
     for (std::size_t t = 0; t < graph_.tensors.size(); ++t) tensors_[graph_.tensors[t].name] = id_at<TensorId>(t);
     made_.region_of.resize(schedule.buffers.size());
@@ -120,6 +121,10 @@ class Planner {
 
  private:
   ReplayPlan run() {
+    if (addresses_ != nullptr) {
+      made_.blocks.resize(problem_.platform.memories.size());
+      for (const AddressBlock& block : addresses_->blocks) made_.blocks[block.memory.index] = block.size;
+    }
     for (const BufferId b : schedule_.resident) allocate(b, nobody);
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
       const Step& step = schedule_.steps[s];
@@ -129,12 +134,18 @@ class Planner {
         allocate(b, by);
       }
       made_.steps.push_back(planned(id_at<StepId>(s)));
+      if (addresses_ != nullptr) made_.steps.back().workspace_at = workspace_at(id_at<StepId>(s));
       for (const BufferId b : schedule_.buffers_in(step.frees)) --open_.at(keys_[b.index]).buffers;
     }
     return std::move(made_);
   }
 
-  using Key = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId, std::uint32_t, std::uint32_t>;
+  using Value = std::tuple<StorageId, std::uint32_t, std::uint32_t, MemoryId, std::uint32_t, std::uint32_t>;
+  struct Key {
+    Value value;
+    std::optional<Bytes> at;  ///< where its block has the whole of it
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
   /// Forms of a value that are there beside each other.
   static constexpr std::uint32_t value_itself = 0;
   static constexpr std::uint32_t packed_by(CodecId codec) { return 2 * codec.index + 1; }
@@ -154,12 +165,30 @@ class Planner {
     const auto is_own = [&](const Device& device) { return device.memory == buffer.memory; };
     const bool is_shared = std::ranges::none_of(problem_.platform.devices, is_own);
     const bool is_theirs = is_shared && per_micro_batch(graph_[buffer.tensor].kind);
-    return {graph_[buffer.tensor].storage,
-            is_version ? b.index : buffer.micro_batch,
-            buffer.replica,
-            buffer.memory,
-            is_theirs ? by : nobody,
-            forms_[b.index]};
+    return {{graph_[buffer.tensor].storage, is_version ? b.index : buffer.micro_batch, buffer.replica, buffer.memory,
+             is_theirs ? by : nobody, forms_[b.index]},
+            place_of_whole(b)};
+  }
+
+  /// A part lies as far behind it as in its tensor.
+  std::optional<Bytes> place_of_whole(BufferId b) const {
+    if (addresses_ == nullptr || !addresses_->of_buffer[b.index]) return std::nullopt;
+    const Bytes at = *addresses_->of_buffer[b.index] - schedule_[b].range_offset;
+    if (schedule_[b].range_offset == Bytes{0}) judge_place(at, "buffer " + std::to_string(b.index));
+    return at;
+  }
+
+  std::optional<Bytes> workspace_at(StepId s) const {
+    const std::optional<Bytes>& at = addresses_->of_workspace[s.index];
+    if (at) judge_place(*at, "the workspace of " + text(s));
+    return at;
+  }
+
+  /// Kernels take what memory gives them piece by piece.
+  static void judge_place(Bytes at, const std::string& what) {
+    if (at.count % alignment == 0) return;
+    throw Unsupported{what + " lies at byte " + std::to_string(at.count) + " of its block, not at a multiple of " +
+                      std::to_string(alignment)};
   }
 
   /// Of a buffer that the step allocates: a copy is of the form that it is copied from, but for what a device sends of
@@ -196,7 +225,8 @@ class Planner {
     Open& open = open_[keys_[b.index]];
     if (open.buffers++ == 0) {
       open.region = id_at<RegionId>(made_.regions.size());
-      made_.regions.push_back({schedule_[b].memory, schedule_[b].is_packed() ? schedule_[b].bytes : tensor.bytes});
+      made_.regions.push_back(
+          {schedule_[b].memory, schedule_[b].is_packed() ? schedule_[b].bytes : tensor.bytes, keys_[b.index].at});
     }
     made_.region_of[b.index] = open.region;
   }
@@ -266,6 +296,7 @@ class Planner {
     std::map<StorageId, RegionId> regions;
     std::map<std::pair<StorageId, std::uint32_t>, RegionId> earlier;  // of slices so many before
     std::set<StorageId> filled, changed;
+    std::map<Value, BufferId> touched;
     std::map<StorageId, PackedForm> packed;
     for (const Slice slice : {step.reads, step.writes, step.allocates}) {
       for (const BufferId b : schedule_.buffers_in(slice)) {
@@ -275,6 +306,7 @@ class Planner {
           earlier[{storage, step.micro_batch - buffer.micro_batch}] = made_.region_of[b.index];
           continue;
         }
+        judge_parts(s, b, touched);
         if (buffer.is_packed()) packed[storage] = {schedule_.codecs[buffer.codec.index], made_.region_of[b.index]};
         if (!buffer.is_packed() || !regions.contains(storage)) regions[storage] = made_.region_of[b.index];
       }
@@ -329,6 +361,15 @@ class Planner {
       if (is_first) planned.statistics = statistics_of(kernel, step);
       made.calls.push_back(std::move(planned));
     }
+  }
+
+  /// A kernel takes a value in one piece: its parts lie as they do in it. `touched` has one of each value's.
+  void judge_parts(StepId s, BufferId b, std::map<Value, BufferId>& touched) const {
+    const Key& key = keys_[b.index];
+    const BufferId other = touched.try_emplace(key.value, b).first->second;
+    if (keys_[other.index].at == key.at) return;
+    throw Unsupported{text(s) + " takes '" + graph_[schedule_[b].tensor].name + "' in one piece, and buffers " +
+                      std::to_string(other.index) + " and " + std::to_string(b.index) + " do not lie as its parts"};
   }
 
   /// Of its sequence, where the network runs in slices.
@@ -479,6 +520,7 @@ class Planner {
   const Graph& graph_;
   const Schedule& schedule_;
   const Network& network_;
+  const Addresses* addresses_;
   std::map<std::string, OpId> ops_;          // of the network, by name
   std::map<std::string, TensorId> tensors_;  // of the scheduled graph, by name
   std::vector<Key> keys_;                    // by buffer, once allocated
@@ -502,16 +544,17 @@ std::vector<BufferId> left_at_end(const Schedule& schedule) {
 }
 
 std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, const Schedule& schedule,
-                                                    const Network& network) {
+                                                    const Network& network, const Addresses* addresses) {
   if (schedule.keeps_averages) return ReplayFailure{"updates keep averages of parameters, which are not replayed"};
   if (schedule.clips_gradients) return ReplayFailure{"gradients are clipped by the norm of all, which is not replayed"};
   if (problem.mesh) {
     EXPECTS(!problem.index && network.graph.ops.size() == problem.graph.ops.size());
-    return Planner(problem, schedule, network).planned_or_why();
+    if (addresses != nullptr) return ReplayFailure{"ranks of a mesh do not run from one block of planned addresses"};
+    return Planner(problem, schedule, network, nullptr).planned_or_why();
   }
   const std::string differs = difference_of(problem, schedule, network);
   if (!differs.empty()) return ReplayFailure{"network '" + network.graph.name + "': " + differs};
-  return Planner(problem, schedule, network).planned_or_why();
+  return Planner(problem, schedule, network, addresses).planned_or_why();
 }
 
 }  // namespace plimsoll

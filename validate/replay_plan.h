@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/core/schedule.h"
+#include "sim/memory/addresses.h"
 #include "sim/model/problem.h"
 #include "validate/networks/step_program.h"
 
@@ -20,6 +21,7 @@ namespace plimsoll {
 struct Region {
   MemoryId memory;
   Bytes bytes;
+  std::optional<Bytes> at = {};  ///< in its memory's block, of a run from blocks; below 0 where only a later part is
 };
 using RegionId = Id<struct RegionTag>;
 
@@ -90,13 +92,15 @@ struct PlannedStep {
   std::optional<PlannedConversion> conversion;
   std::optional<PlannedAddition> addition;
   Bytes workspace = {};  ///< that its kernels take: of a rank's, more than the schedule says may be needed
+  std::optional<Bytes> workspace_at = {};  ///< in its memory's block
 };
 
 struct ReplayPlan {
   std::vector<Region> regions;
   std::vector<RegionId> region_of;  ///< by buffer
   std::vector<PlannedStep> steps;
-  std::vector<PlannedSum> sums;  ///< by collective
+  std::vector<PlannedSum> sums;              ///< by collective
+  std::vector<std::optional<Bytes>> blocks;  ///< by memory: its size, where all that is in it lies in one
 };
 
 /// Why a schedule cannot be replayed, in one line that names step and buffer where there is one.
@@ -108,7 +112,9 @@ struct ReplayFailure {
 std::vector<BufferId> left_at_end(const Schedule&);
 
 /// The plan of a schedule that check() has passed. The problem's graph is that of the network, or of its chain; that of
-/// a rank of a mesh is the network's own, op by op.
-std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem&, const Schedule&, const Network&);
+/// a rank of a mesh is the network's own, op by op. `addresses`: judged (wrong_address); null: memory comes piece by
+/// piece.
+std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem&, const Schedule&, const Network&,
+                                                    const Addresses* addresses = nullptr);
 
 }  // namespace plimsoll

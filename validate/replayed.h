@@ -8,6 +8,7 @@
 
 #include "sim/core/platform.h"
 #include "sim/core/timeline.h"
+#include "sim/memory/addresses.h"
 #include "validate/batch.h"
 #include "validate/networks/update_step.h"
 #include "validate/reference/chance.h"
@@ -27,6 +28,8 @@ struct ReplayOptions {
   /// The dates at which steps are expected. A GPU's host issues them in that order, and gives memory from what is
   /// expected to have ended to what begins then; unset: in the order of the schedule.
   std::optional<Timeline> expected = {};
+  /// Every device's buffers and workspaces lie in one block, at these offsets; null: memory comes piece by piece.
+  const Addresses* addresses = nullptr;
   // --- of the CPU backend
   Chance chance = {};            ///< of packed forms
   const Batch* batch = nullptr;  ///< what is trained on; null: the numbers and labels of networks/initial_values.h

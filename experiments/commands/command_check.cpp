@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "experiments/commands/commands.h"
+#include "experiments/export/addresses_file.h"
 #include "experiments/library/verdict.h"
 #include "experiments/study/bounds_within.h"
 #include "experiments/study/planning_watch.h"
@@ -22,7 +23,7 @@ namespace plimsoll {
 namespace {
 
 struct CheckArguments {
-  std::string schedule, policy, trace, platform, memory;
+  std::string schedule, policy, trace, platform, memory, addresses;
   bool json = false;
 };
 
@@ -71,14 +72,23 @@ int run_check(const CheckArguments& arguments) {
       schedule, arguments.schedule, question_of(schedule, arguments.schedule, arguments.trace, arguments.platform));
   const std::vector<Violation> violations = check(schedule, problem.graph, problem.platform);
   std::optional<Verdict> verdict;
-  if (violations.empty()) verdict = verdict_on(schedule, problem.platform);
+  std::optional<Addresses> addresses;
+  if (violations.empty()) {
+    verdict = verdict_on(schedule, problem.platform);
+    if (!arguments.addresses.empty()) addresses = read_addresses(arguments.addresses, schedule, problem.platform);
+  }
+  const std::string beyond = addresses ? beyond_block(schedule, problem.platform, *addresses) : std::string();
   if (arguments.json) {
-    std::cout << json_text(json_of(verdict, schedule, problem.platform, violations), 2) << '\n';
+    Json object = json_of(verdict, schedule, problem.platform, violations);
+    if (addresses) object["blocks"] = blocks_json(problem.platform, *addresses);
+    std::cout << json_text(object, 2) << '\n';
   } else if (verdict) {
     std::cout << text_of(*verdict, schedule, problem.platform);
+    if (addresses) std::cout << fmt::format("addresses: {}; they hold by any timing\n", largest_block(*addresses));
   }
   report_violations(arguments.schedule, violations);
-  return verdict && verdict->over.empty() ? exit_fine : exit_no_result;
+  if (!beyond.empty()) std::cerr << "infeasible: " << beyond << '\n';
+  return verdict && verdict->over.empty() && beyond.empty() ? exit_fine : exit_no_result;
 }
 
 /// What a bound holds for: schedules that keep at least this on the devices.
@@ -185,6 +195,11 @@ void add_check_command(CLI::App& app, int& exit_code, const std::string&) {
   CLI::Option* policy = command->add_option(
       "--policy", arguments->policy, "policy file of another program: ops by name, and what becomes of what they make");
   policy->type_name("FILE")->excludes(schedule);
+  command
+      ->add_option("--addresses", arguments->addresses,
+                   "also judge the addresses that 'plan --addresses' wrote to FILE for the schedule")
+      ->needs(schedule)
+      ->type_name("FILE");
   command->add_option("-t,--trace", arguments->trace, "trace of the schedule (default: the one that the file names)")
       ->type_name("TRACE");
   command

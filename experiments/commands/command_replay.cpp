@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "experiments/commands/commands.h"
+#include "experiments/export/addresses_file.h"
 #include "experiments/export/memory_profile_file.h"
 #include "experiments/export/perfetto.h"
 #include "experiments/measure/measured_errors.h"
@@ -28,8 +29,8 @@ namespace {
 struct ReplayArguments {
   BackendArguments backend;
   std::string schedule, trace, platform, pace, repetitions = "5", memory, timeline, memory_profile;
-  std::string rounding = "stochastic", seeds = "8", batches = "4";
-  bool json = false;
+  std::string rounding = "stochastic", seeds = "8", batches = "4", addresses;
+  bool json = false, arena = false;
 };
 
 std::string reference_of(const Problem& problem, const std::string& trace) {
@@ -123,6 +124,14 @@ std::string answer_text(const Problem& problem, const Schedule& schedule, const 
                             digest_of(median));
 }
 
+/// Those of the file, or planned here; nothing where neither is asked for.
+std::optional<Addresses> addresses_of(const ReplayArguments& arguments, const Problem& problem,
+                                      const Schedule& schedule) {
+  if (!arguments.addresses.empty()) return read_addresses(arguments.addresses, schedule, problem.platform);
+  if (!arguments.arena) return std::nullopt;
+  return judged_addresses(schedule, problem.platform);
+}
+
 std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> prepared_network(const Problem& problem,
                                                                                const Schedule& schedule,
                                                                                const std::string& reference,
@@ -163,6 +172,8 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
   const std::string reference = reference_of(problem, question.trace);
   ReplayOptions options = options_of(arguments, problem, schedule);
   options.chance.rounding = errors_asked.rounding;
+  const std::optional<Addresses> addresses = addresses_of(arguments, problem, schedule);
+  if (addresses) options.addresses = &*addresses;
   const std::unique_ptr<Backend> backend = make_backend(reference, arguments.backend);
   const auto prepared = prepared_network(problem, schedule, reference, *backend);
   if (const auto* failure = std::get_if<ReplayFailure>(&prepared)) {
@@ -222,6 +233,13 @@ void add_replay_command(CLI::App& app, int& exit_code, const std::string& comman
                    "platform of the schedule (default: the one that the file names)")
       ->type_name("PLATFORM");
   add_backend_options(*command, arguments->backend);
+  CLI::Option* addresses =
+      command
+          ->add_option("--addresses", arguments->addresses,
+                       "run from one block a device, with buffers and workspaces where FILE of 'plan --addresses' has "
+                       "them")
+          ->type_name("FILE");
+  command->add_flag("--arena", arguments->arena, "the same with addresses that are planned here")->excludes(addresses);
   command
       ->add_option("--pace", arguments->pace,
                    "pace of copies on the CPU: links (at least the time on the platform's links; the default) or "

@@ -258,9 +258,7 @@ int write_addresses(const std::string& file, const Problem& problem, const Answe
   const Schedule& schedule = *made.schedule;
   const Addresses addresses = judged_addresses(schedule, problem.platform);
   write_addresses(file, schedule, problem.platform, addresses, made_by(command_line));
-  const AddressBlock& most = std::ranges::max(addresses.blocks, {}, &AddressBlock::size);
-  std::cerr << fmt::format("addresses: the largest block has {} B, of which {} B are live at once{}\n", most.size.count,
-                           most.load.count, most.is_optimal ? "; none is smaller" : "");
+  std::cerr << fmt::format("addresses: {}\n", largest_block(addresses));
   const std::string beyond = beyond_block(schedule, problem.platform, addresses);
   if (beyond.empty()) return exit_fine;
   std::cerr << "infeasible: " << beyond << '\n';

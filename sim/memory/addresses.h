@@ -5,6 +5,9 @@
 // Two of them may share bytes only if the one is free before the other begins, by the order of events. Lives are taken
 // as intervals between the starts and finishes of the device's first compute stream: from the last of these that
 // surely comes before, to the first that surely comes after. So what copies hold may be counted longer than it needs.
+//
+// Parts of a value that a step takes together lie as in the value, so that a kernel finds it in one piece; unless the
+// same part may be there twice.
 
 #include <optional>
 #include <string>
@@ -33,8 +36,15 @@ struct Addresses {
 /// Offsets are multiples of what PyTorch's allocator rounds to, 512 B.
 Addresses plan_addresses(const Schedule&, const Platform&, OffsetSearch);
 
-/// In one sentence two that share bytes although both may be live at once, or one that has no place in its block;
-/// judged by the order of steps (sim/judge/happens_before.h), apart from how addresses were planned.
-std::optional<std::string> wrong_address(const Schedule&, const Platform&, const Addresses&);
+/// Of a buffer, or else of a step's workspace.
+struct WrongAddress {
+  std::optional<BufferId> buffer;
+  std::optional<StepId> step;
+  std::string what;  ///< one sentence
+};
+
+/// The first that has no address in a block's memory, lies outside the block, or shares bytes with another that may be
+/// live at once; judged by the order of steps (sim/judge/happens_before.h), apart from how addresses were planned.
+std::optional<WrongAddress> wrong_address(const Schedule&, const Platform&, const Addresses&);
 
 }  // namespace plimsoll

@@ -12,8 +12,13 @@ namespace {
 
 /// A buffer, or the workspace of a step.
 struct Tenant {
-  std::string name;
+  std::optional<BufferId> buffer;
+  std::optional<StepId> step;      ///< that has the workspace
   std::optional<StepId> freed_by;  ///< unset: it stays
+
+  std::string name() const {
+    return buffer ? "buffer " + std::to_string(buffer->index) : "the workspace of step " + std::to_string(step->index);
+  }
 };
 
 /// Who has had each byte of a block last.
@@ -27,7 +32,7 @@ class BlockTenants {
     for (auto at = ranges_.lower_bound(from); at != ranges_.end() && at->first < end; at = ranges_.erase(at)) {
       const Tenant& there = at->second.second;
       const bool is_gone = current && there.freed_by && *there.freed_by < *current && before.finished(*there.freed_by);
-      if (!is_gone) return there.name;
+      if (!is_gone) return there.name();
     }
     ranges_.emplace(from, std::pair(end, tenant));
     return std::nullopt;
@@ -62,7 +67,7 @@ class AddressJudge {
     }
   }
 
-  std::optional<std::string> judge() {
+  std::optional<WrongAddress> judge() {
     for (const BufferId b : schedule_.resident) {
       if (auto wrong = buffer(b, std::nullopt)) return wrong;
     }
@@ -74,46 +79,49 @@ class AddressJudge {
   }
 
  private:
-  std::optional<std::string> step(StepId id) {
+  std::optional<WrongAddress> step(StepId id) {
     const Step& step = schedule_[id];
     for (const BufferId b : schedule_.buffers_in(step.allocates)) {
       if (auto wrong = buffer(b, id)) return wrong;
     }
-    const std::optional<Bytes>& at = addresses_.of_workspace[id.index];
-    if (!at) return std::nullopt;
-    return move_in(workspaces_[step.stream.index], *at, step.workspace,
-                   {"the workspace of step " + std::to_string(id.index), id}, id);
+    return move_in(workspaces_[step.stream.index], addresses_.of_workspace[id.index], step.workspace,
+                   {std::nullopt, id, id}, id);
   }
 
-  std::optional<std::string> buffer(BufferId b, std::optional<StepId> current) {
-    const std::optional<Bytes>& at = addresses_.of_buffer[b.index];
+  std::optional<WrongAddress> buffer(BufferId b, std::optional<StepId> current) {
     const Buffer& buffer = schedule_[b];
-    if (!at) return std::nullopt;
-    return move_in(buffer.memory, *at, buffer.bytes, {"buffer " + std::to_string(b.index), freed_by_[b.index]},
+    return move_in(buffer.memory, addresses_.of_buffer[b.index], buffer.bytes, {b, std::nullopt, freed_by_[b.index]},
                    current);
   }
 
-  std::optional<std::string> move_in(MemoryId memory, Bytes at, Bytes size, const Tenant& tenant,
-                                     std::optional<StepId> current) {
-    if (at < Bytes{0} || at + size > sizes_[memory.index]) return tenant.name + " lies outside its block";
-    const std::optional<std::string> other = tenants_[memory.index].move_in(at, at + size, tenant, before_, current);
+  std::optional<WrongAddress> move_in(MemoryId memory, std::optional<Bytes> at, Bytes size, const Tenant& tenant,
+                                      std::optional<StepId> current) {
+    const auto wrong = [&](const std::string& what) {
+      return WrongAddress{tenant.buffer, tenant.step, tenant.name() + what};
+    };
+    const std::optional<Bytes>& block = sizes_[memory.index];
+    if (!block && at) return wrong(" lies in a memory without a block");
+    if (!block || size <= Bytes{0}) return std::nullopt;
+    if (!at) return wrong(" has no address");
+    if (*at < Bytes{0} || size > *block || *at > *block - size) return wrong(" lies outside its block");
+    const std::optional<std::string> other = tenants_[memory.index].move_in(*at, *at + size, tenant, before_, current);
     if (!other) return std::nullopt;
-    return tenant.name + " may be live together with " + *other + ", with which it shares bytes";
+    return wrong(" may be live together with " + *other + ", with which it shares bytes");
   }
 
   const Schedule& schedule_;
   const Addresses& addresses_;
   std::vector<MemoryId> workspaces_;             ///< by stream
   std::vector<BlockTenants> tenants_;            ///< by memory
-  std::vector<Bytes> sizes_;                     ///< by memory: of its block
+  std::vector<std::optional<Bytes>> sizes_;      ///< by memory: of its block
   std::vector<std::optional<StepId>> freed_by_;  ///< by buffer
   HappensBefore before_;
 };
 
 }  // namespace
 
-std::optional<std::string> wrong_address(const Schedule& schedule, const Platform& platform,
-                                         const Addresses& addresses) {
+std::optional<WrongAddress> wrong_address(const Schedule& schedule, const Platform& platform,
+                                          const Addresses& addresses) {
   return AddressJudge(schedule, platform, addresses).judge();
 }
 

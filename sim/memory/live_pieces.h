@@ -17,9 +17,9 @@ struct LivePiece {
   std::vector<Part> parts;
 };
 
-/// Offsets of whole pieces, multiples of `unit`. One after the other, each as low as all its parts allow, by size, area,
-/// length of life or begin, whichever gives the smallest plan. Then, `tries` times, a piece that reaches the top comes
-/// earlier, which stays where the plan is no larger for it.
+/// Offsets of whole pieces, multiples of `unit`. One after the other, each as low as all its parts allow, by size,
+/// area, length of life or begin, whichever gives the smallest plan. Then, `tries` times, a piece that reaches the top
+/// comes earlier, which stays where the plan is no larger for it.
 OffsetPlan assign_pieces(std::span<const LivePiece>, Bytes unit, std::size_t tries = 0);
 
 }  // namespace plimsoll

@@ -36,7 +36,7 @@ CudaNetwork on_streams(const CpuNetwork& cpu) {
 std::variant<Replayed, ReplayFailure> run_on_fake(const Training& training, const Schedule& schedule,
                                                   Allocation allocation, CudaMachine& machine,
                                                   const ReplayOptions& options) {
-  const auto plan = replay_plan(training.problem, schedule, training.network.network);
+  const auto plan = replay_plan(training.problem, schedule, training.network.network, options.addresses);
   REQUIRE(std::holds_alternative<ReplayPlan>(plan));
   CudaNetwork network = on_streams(training.network);
   return replay_on_cuda(training.problem, schedule, std::get<ReplayPlan>(plan), network, machine, allocation, options);
@@ -104,6 +104,29 @@ TEST_CASE("whatever the order in which streams come to it, every schedule trains
           if (in_order) CHECK(run.allocators[0]->reserved == predicted.reserved);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("a run from one block at planned addresses trains the same, whatever the order of streams", "[fake_cuda]") {
+  const Allocation allocation = GENERATE(Allocation::caching, Allocation::stream_ordered);
+  const Training training = training_of(networks[0], slow_links(), {.micro_batches = 2, .optimizer = Optimizer::adam});
+  const PlanOutcome plain = planned(training.problem, "store_all");
+  const Replayed alone = replayed(training, schedule_in(plain));
+  for (const char* spec : {"rotor", "save_on_cpu", "vdnn", "zero_infinity", "rotor|offload_greedy"}) {
+    const PlanOutcome outcome = planned(training.problem, spec);
+    const Schedule& schedule = schedule_in(outcome);
+    const Addresses addresses = plan_addresses(schedule, training.problem.platform, {});
+    for (const RandomCase seed : random_cases(1, 3)) {
+      INFO(spec << ", seed " << seed);
+      fake::begin({.seed = seed});
+      CudaMachine machine;
+      const auto outcome_of_run = run_on_fake(training, schedule, allocation, machine,
+                                              {.poisons = true, .keeps_values = true, .addresses = &addresses});
+      if (const auto* failure = std::get_if<ReplayFailure>(&outcome_of_run)) FAIL(failure->what);
+      const Replayed& run = std::get<Replayed>(outcome_of_run);
+      CHECK(differing(run, alone).empty());
+      CHECK(run.allocators[0]->allocated == addresses.blocks[0].size);
     }
   }
 }

@@ -76,7 +76,7 @@ TEST_CASE("addresses hold by any timing, and the judge says so", "[addresses]") 
     INFO("seed " << seed);
     const auto [platform, schedule] = random_schedule({.seed = seed, .most_devices = 3, .most_steps = 60});
     const Addresses addresses = plan_addresses(schedule, platform, {});
-    REQUIRE(wrong_address(schedule, platform, addresses) == std::nullopt);
+    REQUIRE_FALSE(wrong_address(schedule, platform, addresses));
     Random random(seed);
     for (int slowed = 0; slowed < 4; ++slowed) {
       const Schedule timed = slowed > 0 ? slowed_down(schedule, random) : schedule;
@@ -137,7 +137,27 @@ TEST_CASE("an address outside its block is wrong", "[addresses]") {
   const auto [platform, schedule] = random_schedule({.seed = 3, .most_devices = 1, .most_steps = 60});
   Addresses addresses = plan_addresses(schedule, platform, {});
   addresses.blocks[0].size = addresses.blocks[0].size - Bytes{512};
-  CHECK(wrong_address(schedule, platform, addresses).value_or("").ends_with(" lies outside its block"));
+  const std::optional<WrongAddress> wrong = wrong_address(schedule, platform, addresses);
+  REQUIRE(wrong);
+  CHECK(wrong->what.ends_with(" lies outside its block"));
+}
+
+TEST_CASE("what has no address in a block's memory is wrong, and is named", "[addresses]") {
+  for (const RandomCase seed : fewer_cases(1, 100)) {
+    INFO("seed " << seed);
+    const auto [platform, schedule] = random_schedule({.seed = seed, .most_devices = 3, .most_steps = 60});
+    Random random(seed);
+    Addresses addresses = plan_addresses(schedule, platform, {});
+    std::vector<std::optional<Bytes>>& some = random.chance(0.5) ? addresses.of_buffer : addresses.of_workspace;
+    const std::uint32_t chosen = random.below(static_cast<std::uint32_t>(some.size()));
+    if (!some[chosen]) continue;
+    some[chosen] = std::nullopt;
+    const std::optional<WrongAddress> wrong = wrong_address(schedule, platform, addresses);
+    REQUIRE(wrong);
+    CHECK(wrong->what.ends_with(" has no address"));
+    const bool is_buffer = &some == &addresses.of_buffer;
+    CHECK((is_buffer ? wrong->buffer.value().index : wrong->step.value().index) == chosen);
+  }
 }
 
 }  // namespace

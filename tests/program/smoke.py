@@ -60,7 +60,7 @@ class Smoke:
         self.run("simulate --trace gpt12_w768_t256_b4_cpu --platform h200 --strategy chen_sqrt --memory front --engine event")
         self.run(f"simulate {ask} --allocator cuda --within reserved")
         self.run(f"plan {ask} --guaranteed -o {{}}/s.json --addresses {{}}/addresses.json")
-        self.run(f"check --schedule {{}}/s.json --trace {CHAIN} --platform {{}}/machine.yaml")
+        self.run(f"check --schedule {{}}/s.json --trace {CHAIN} --platform {{}}/machine.yaml --addresses {{}}/addresses.json")
         self.run(f"explain {{}}/s.json --trace {CHAIN} --platform {{}}/machine.yaml --engine event --json")
         self.run(f"explain {ask}")
         for format in ("perfetto", "csv", "dot", "trace"):

@@ -104,7 +104,10 @@ class CpuReplay {
 
   ~CpuReplay() {
     for (std::size_t r = 0; r < rooms_.size(); ++r) {
-      if (rooms_[r].address != nullptr) pool_.give_back(rooms_[r].address, plan_.regions[r].bytes);
+      if (rooms_[r].address != nullptr) leave(id_at<RegionId>(r));
+    }
+    for (std::size_t m = 0; m < blocks_.size(); ++m) {
+      if (blocks_[m] != nullptr) pool_.give_back(blocks_[m], *plan_.blocks[m]);
     }
   }
   CpuReplay(const CpuReplay&) = delete;
@@ -115,7 +118,7 @@ class CpuReplay {
     inputs_ = inputs_of(cpu_.network, options_.batch == nullptr ? input_values(first, schedule_.micro_batches)
                                                                 : options_.batch->inputs);
     if (has_labels()) measured_.scores.resize(schedule_.micro_batches);
-    if (!make_resident()) return ReplayFailure{*failure_};
+    if (!take_blocks() || !make_resident()) return ReplayFailure{*failure_};
     {
       std::unique_lock lock(mutex_);
       std::vector<std::jthread> threads;
@@ -131,6 +134,10 @@ class CpuReplay {
     }  // joins
     if (failure_) return ReplayFailure{*failure_};
     for (const MemoryLedger& ledger : ledgers_) measured_.timeline.peaks.push_back(ledger.peak());
+    for (std::size_t m = 0; m < plan_.blocks.size(); ++m) {
+      measured_.allocators.emplace_back();
+      if (plan_.blocks[m]) measured_.allocators.back() = AllocatorPeaks{*plan_.blocks[m], ledgers_[m].peak().bytes};
+    }
     for (const Interval& ran : measured_.timeline.steps) {
       measured_.timeline.makespan = std::max(measured_.timeline.makespan, ran.finish);
     }
@@ -144,6 +151,23 @@ class CpuReplay {
   bool is_instant(StepId s) const {
     const PlannedStep& step = plan_.steps[s.index];
     return step.calls.empty() && !step.copy && !step.conversion && !step.addition;
+  }
+
+  bool take_blocks() {
+    for (std::size_t m = 0; m < plan_.blocks.size(); ++m) {
+      blocks_.push_back(nullptr);
+      const std::optional<Bytes>& block = plan_.blocks[m];
+      if (!block) continue;
+      const Memory& memory = platform_.memories[m];
+      if (memory.capacity && *block > *memory.capacity) {
+        fail(fmt::format("out of memory in '{}': its block of planned addresses needs {} B of {} B", memory.name,
+                         block->count, memory.capacity->count));
+        return false;
+      }
+      blocks_.back() = pool_.take(*block);
+      poison(blocks_.back(), *block);
+    }
+    return true;
   }
 
   bool make_resident() {
@@ -184,11 +208,33 @@ class CpuReplay {
 
   Room& room_of(BufferId b) { return rooms_[plan_.region_of[b.index].index]; }
 
+  /// In its block, or apart.
+  std::byte* entered(RegionId r) {
+    const Region& region = plan_.regions[r.index];
+    return region.at ? blocks_[region.memory.index] + region.at->count : pool_.take(region.bytes);
+  }
+  void leave(RegionId r) {
+    std::byte* address = std::exchange(rooms_[r.index].address, nullptr);
+    if (!plan_.regions[r.index].at) pool_.give_back(address, plan_.regions[r.index].bytes);
+  }
+
+  std::byte* take_workspace(StepId s) {
+    const std::optional<Bytes>& at = plan_.steps[s.index].workspace_at;
+    return at ? blocks_[own_memory(s).index] + at->count : pool_.take(workspace_of(s));
+  }
+  void leave_workspace(StepId s, std::byte* workspace) {
+    if (plan_.steps[s.index].workspace_at) {
+      poison(workspace, workspace_of(s));
+    } else {
+      pool_.give_back(workspace, workspace_of(s));
+    }
+  }
+
   std::byte* address_of(BufferId b) { return room_of(b).address + schedule_[b].range_offset.count; }
 
   void open(BufferId b) {
     Room& room = room_of(b);
-    if (room.buffers.empty()) room.address = pool_.take(plan_.regions[plan_.region_of[b.index].index].bytes);
+    if (room.buffers.empty()) room.address = entered(plan_.region_of[b.index]);
     if (!has_others(room, b)) poison(address_of(b), schedule_[b].bytes);
     room.buffers.push_back(b);
   }
@@ -198,8 +244,7 @@ class CpuReplay {
     Room& room = room_of(b);
     std::erase(room.buffers, b);
     if (!has_others(room, b)) poison(address_of(b), schedule_[b].bytes);
-    if (!room.buffers.empty()) return;
-    pool_.give_back(std::exchange(room.address, nullptr), plan_.regions[plan_.region_of[b.index].index].bytes);
+    if (room.buffers.empty()) leave(plan_.region_of[b.index]);
   }
 
   /// Whether bytes of the buffer are another's too: a chunk may come back while what it was copied from is still being
@@ -223,6 +268,8 @@ class CpuReplay {
     if (cpu_.give_up) cpu_.give_up();
   }
 
+  MemoryId own_memory(StepId s) const { return platform_[schedule_[schedule_[s].stream].device].memory; }
+
   Bytes workspace_of(StepId s) const { return std::max(schedule_[s].workspace, plan_.steps[s.index].workspace); }
 
   // --- the life of a step
@@ -244,7 +291,7 @@ class CpuReplay {
     const Step& step = schedule_[s];
     Interval& ran = measured_.timeline.steps[s.index];
     std::tie(ran.start, ran.start_round) = now();
-    const MemoryId own = platform_[schedule_[step.stream].device].memory;
+    const MemoryId own = own_memory(s);
     std::vector<Bytes> sums(ledgers_.size());
     sums[own.index] += step.workspace;
     if (!has_room(own, step.workspace, text(s), std::nullopt)) return false;
@@ -256,7 +303,7 @@ class CpuReplay {
     for (std::size_t m = 0; m < sums.size(); ++m) ledgers_[m].take(sums[m], s);
     try {
       for (const BufferId b : schedule_.buffers_in(step.allocates)) open(b);
-      if (workspace_of(s) > Bytes{0}) ready.workspace = pool_.take(workspace_of(s));
+      if (workspace_of(s) > Bytes{0}) ready.workspace = take_workspace(s);
     } catch (const std::bad_alloc&) {
       fail(fmt::format("out of memory: {}: the machine gives no more", text(s)));
       return false;
@@ -302,8 +349,8 @@ class CpuReplay {
     const Step& step = schedule_[s];
     Interval& ran = measured_.timeline.steps[s.index];
     std::tie(ran.finish, ran.finish_round) = now();
-    if (workspace != nullptr) pool_.give_back(workspace, workspace_of(s));
-    ledgers_[platform_[schedule_[step.stream].device].memory.index].give_back(step.workspace);
+    if (workspace != nullptr) leave_workspace(s, workspace);
+    ledgers_[own_memory(s).index].give_back(step.workspace);
     for (const BufferId b : schedule_.buffers_in(step.frees)) {
       close(b);
       ledgers_[schedule_[b].memory.index].give_back(schedule_[b].bytes);
@@ -488,7 +535,8 @@ class CpuReplay {
 
   std::mutex mutex_;  // guards all below while threads run
   std::vector<MemoryLedger> ledgers_;
-  std::vector<Room> rooms_;  // by region
+  std::vector<std::byte*> blocks_;  // by memory; null: its rooms come one by one
+  std::vector<Room> rooms_;         // by region
   StepNeeds needs_;
   std::vector<bool> done_;                     // by step
   std::vector<std::vector<StepId>> steps_of_;  // by stream: those that its thread runs

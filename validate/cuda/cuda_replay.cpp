@@ -71,7 +71,8 @@ class RunRooms {
   /// `events` are those of the run's streams and steps, which outlive this.
   RunRooms(const Problem&, const Schedule&, const ReplayPlan&, CudaMachine&, Allocation, const RunEvents& events);
 
-  /// Room for a buffer, for a step or before the first one: the steps that used it before.
+  /// Room for a buffer, for a step or before the first one: the steps that used it before. In a block of planned
+  /// addresses the schedule's own waits are enough.
   std::vector<StepId> open(BufferId, std::optional<StepId>);
   /// The step has done with a buffer.
   void close(BufferId, StepId);
@@ -108,6 +109,7 @@ class RunRooms {
   std::vector<std::unique_ptr<RunMemory>> owned_memories_;  // by memory; the machine has those of hosts
   std::vector<RunMemory*> memories_;                        // by memory
   std::vector<StreamId> homes_;                             // by memory
+  std::vector<std::byte*> blocks_;                          // by memory; null: its rooms come one by one
   std::vector<Room> rooms_;                                 // by region
   std::vector<std::byte*> workspaces_;                      // by step, while it runs
 };
@@ -224,6 +226,11 @@ RunRooms::RunRooms(const Problem& problem, const Schedule& schedule, const Repla
     homes_.push_back(home_of(*memory.device));
   }
   machine.staging().begin_run(std::nullopt);
+  blocks_.resize(memories_.size(), nullptr);
+  for (std::size_t m = 0; m < plan_.blocks.size(); ++m) {
+    if (!plan_.blocks[m]) continue;
+    blocks_[m] = taken(id_at<MemoryId>(m), *plan_.blocks[m], std::nullopt, "the block of planned addresses").address;
+  }
 }
 
 /// What no stream of the device allocates belongs to its first compute stream, as sim/memory has it.
@@ -250,7 +257,11 @@ std::vector<StepId> RunRooms::open(BufferId b, std::optional<StepId> s) {
   const Buffer& buffer = schedule_[b];
   Room& room = room_of(b);
   if (room.buffers++ > 0) return room.users;
-  const Bytes bytes = plan_.regions[plan_.region_of[b.index].index].bytes;
+  const auto& [memory, bytes, at] = plan_.regions[plan_.region_of[b.index].index];
+  if (at) {
+    room.address = blocks_[memory.index] + at->count;
+    return {};
+  }
   Grant grant = taken(buffer.memory, bytes, s, fmt::format("buffer {} ('{}')", b.index, graph_[buffer.tensor].name));
   room.address = grant.address;
   return std::move(grant.after);
@@ -260,12 +271,17 @@ void RunRooms::close(BufferId b, StepId s) {
   Room& room = room_of(b);
   room.users.push_back(s);
   if (--room.buffers > 0) return;
-  memories_[schedule_[b].memory.index]->give_back(room.address, plan_.regions[plan_.region_of[b.index].index].bytes,
-                                                  room.users);
+  const Region& region = plan_.regions[plan_.region_of[b.index].index];
+  if (!region.at) memories_[region.memory.index]->give_back(room.address, region.bytes, room.users);
   room = {};
 }
 
 Grant RunRooms::open_workspace(StepId s) {
+  const std::optional<Bytes>& at = plan_.steps[s.index].workspace_at;
+  if (at) {
+    workspaces_[s.index] = blocks_[own_memory(s).index] + at->count;
+    return {workspaces_[s.index], {}};
+  }
   Grant grant = taken(own_memory(s), schedule_[s].workspace, s, "its workspace");
   workspaces_[s.index] = grant.address;
   return grant;
@@ -273,7 +289,7 @@ Grant RunRooms::open_workspace(StepId s) {
 
 void RunRooms::close_workspace(StepId s) {
   std::byte* workspace = std::exchange(workspaces_[s.index], nullptr);
-  if (workspace == nullptr) return;
+  if (workspace == nullptr || plan_.steps[s.index].workspace_at) return;
   memories_[own_memory(s).index]->give_back(workspace, schedule_[s].workspace, std::span(&s, 1));
 }
 
