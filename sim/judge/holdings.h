@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
+#include "sim/core/containers/short_list.h"
 #include "sim/core/graph.h"
 #include "sim/core/schedule.h"
-#include "sim/core/short_list.h"
 #include "sim/judge/sums.h"
 
 namespace plimsoll {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/containers/short_list.h"
 #include "sim/core/ids.h"
-#include "sim/core/short_list.h"
 
 namespace plimsoll {
 

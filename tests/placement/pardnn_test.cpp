@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "strategies/placement/fenwick.h"
+#include "sim/core/containers/fenwick.h"
 #include "strategies/placement/memory_tracker.h"
 #include "strategies/placement/op_dag.h"
 #include "strategies/placement/pardnn/pardnn_mapping.h"

@@ -11,7 +11,7 @@
 #include <optional>
 #include <tuple>
 
-#include "strategies/placement/fenwick.h"
+#include "sim/core/containers/fenwick.h"
 #include "strategies/placement/op_dag.h"
 #include "strategies/placement/pardnn/pardnn_balance.h"
 

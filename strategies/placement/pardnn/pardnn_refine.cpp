@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "strategies/placement/fenwick.h"
+#include "sim/core/containers/fenwick.h"
 #include "strategies/placement/op_dag.h"
 #include "strategies/placement/pardnn/pardnn_mapping.h"
 
