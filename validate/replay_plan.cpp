@@ -547,6 +547,7 @@ std::variant<ReplayPlan, ReplayFailure> replay_plan(const Problem& problem, cons
                                                     const Network& network, const Addresses* addresses) {
   if (schedule.keeps_averages) return ReplayFailure{"updates keep averages of parameters, which are not replayed"};
   if (schedule.clips_gradients) return ReplayFailure{"gradients are clipped by the norm of all, which is not replayed"};
+  if (schedule.evaluation) return ReplayFailure{"an evaluation between iterations is not replayed"};
   if (problem.mesh) {
     EXPECTS(!problem.index && network.graph.ops.size() == problem.graph.ops.size());
     if (addresses != nullptr) return ReplayFailure{"ranks of a mesh do not run from one block of planned addresses"};

@@ -52,6 +52,9 @@ QuestionArguments words_of(const Json& record) {
   take(words.within, record, "within");
   if (const auto ema = record.find("ema"); ema != record.end()) words.ema = *ema == Json(true);
   if (const auto clip = record.find("clip_norm"); clip != record.end()) words.clip_norm = *clip == Json(true);
+  if (const auto evaluate = record.find("evaluation"); evaluate != record.end() && evaluate->is_string()) {
+    words.evaluate = evaluate->get<std::string>();
+  }
   words.micro_batches = std::to_string(record.at("micro_batches").get<std::int64_t>());
   if (const Json& budget = record.at("memory_budget_bytes"); budget.is_number()) {
     words.memory = std::to_string(budget.get<std::int64_t>()) + " B";

@@ -19,6 +19,7 @@
 #include "experiments/study/share.h"
 #include "experiments/study/understood.h"
 #include "platforms/platform_file.h"
+#include "sim/io/evaluation_words.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json.h"
 #include "sim/io/quantity.h"
@@ -27,8 +28,8 @@ namespace plimsoll {
 namespace {
 
 struct FitsArguments {
-  std::string model, platform, train = "full", batch, sequence, optimizer = "adam", precision, memory,
-                               context = "450 MB", communicator = "688 MiB", margin = "5 %";
+  std::string model, platform, train = "full", batch, sequence, optimizer = "adam", precision, memory, evaluate,
+                               prefetch = "0", context = "450 MB", communicator = "688 MiB", margin = "5 %";
   bool ema = false, clip_norm = false, no_changes = false, json = false;
 };
 
@@ -127,6 +128,11 @@ AskedTraining training_of(const FitsArguments& arguments) {
   if (training.optimizer == Optimizer::none) training.states = States::by_dtype;
   training.ema = arguments.ema;
   training.clip_norm = arguments.clip_norm;
+  training.evaluation = understood_evaluation("--evaluate", arguments.evaluate);
+  if (training.evaluation) sized_for(training.trace, *training.evaluation);  // refused as such
+  constexpr std::int64_t most_ahead = 1000;
+  training.batches_ahead =
+      static_cast<std::uint32_t>(understood_whole("--prefetch-batches", arguments.prefetch, 0, most_ahead));
   return training;
 }
 
@@ -198,6 +204,17 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
       ->type_name("NAME");
   command->add_flag("--ema", arguments->ema, "keep an exponential moving average of each trained parameter");
   command->add_flag("--clip-norm", arguments->clip_norm, "clip gradients by the norm of all of them");
+  command
+      ->add_option("--evaluate", arguments->evaluate,
+                   "an evaluation between iterations, every=N[,batches=N][,samples=N]: forwards without gradients, of "
+                   "as many\nsamples as --batch or of so many")
+      ->type_name("WORDS");
+  command
+      ->add_option("--prefetch-batches", arguments->prefetch,
+                   "batches that are on the device before their turn (0: as in a loop that copies a batch when its "
+                   "turn comes;\n1: a prefetcher on a stream of its own)")
+      ->capture_default_str()
+      ->type_name("N");
   command
       ->add_option(
           "--precision", arguments->precision,

@@ -13,6 +13,7 @@
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/core/scaling.h"
+#include "sim/io/evaluation_words.h"
 #include "sim/io/input_error.h"
 #include "sim/io/one_of.h"
 #include "sim/io/quantity.h"
@@ -86,6 +87,12 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
                    "clip gradients by the norm of all of them: updates wait for it, and gradients are read twice and "
                    "written once more");
   command
+      .add_option("--evaluate", words.evaluate,
+                  "an evaluation between iterations, every=N[,batches=N][,samples=N]: forwards without gradients, of\n"
+                  "batches as large as a micro-batch or of so many samples; all memory of it counts, of its time the "
+                  "share\nof an iteration")
+      ->type_name("WORDS");
+  command
       .add_option("--gradients", words.gradients,
                   "parameter gradients: new (allocated in the iteration) or existing (there before it begins)")
       ->capture_default_str()
@@ -104,7 +111,7 @@ void add_schedule_option(CLI::App& command, std::string& schedule, const std::st
     for (CLI::Option* each : required) each->required(false);
   });
   for (const char* name : {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--update-kernels",
-                           "--ema", "--clip-norm", "--gradients"}) {
+                           "--ema", "--clip-norm", "--evaluate", "--gradients"}) {
     if (CLI::Option* each = command.get_option_no_throw(name)) option->excludes(each);
   }
 }
@@ -148,6 +155,7 @@ Question question_of(const QuestionArguments& words, Asks asks) {
                     .update_kernels = update_kernels,
                     .ema = words.ema,
                     .clip_norm = words.clip_norm,
+                    .evaluation = understood_evaluation("--evaluate", words.evaluate),
                     .gradients = understood<Gradients>("--gradients", words.gradients),
                     .engine = understood<Engine>("--engine", words.engine),
                     .allocator = parse_allocator(words.allocator, "--allocator"),

@@ -44,7 +44,7 @@ void add_compare_command(CLI::App&, int& exit_code, const std::string& command_l
 struct QuestionArguments {
   std::string trace, platform, strategy, memory, micro_batches = "1", engine = "simgrid", allocator = "exact",
                                                  optimizer = "none", states = "by_dtype", update_kernels = "fused",
-                                                 gradients = "new", transfers = "link", within = "live";
+                                                 gradients = "new", transfers = "link", within = "live", evaluate;
   bool ema = false, clip_norm = false;
 };
 

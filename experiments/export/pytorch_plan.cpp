@@ -285,7 +285,9 @@ class PlanWriter {
 
   void run() {
     for (const StepId s : in_order()) {
-      if (const Step& step = schedule_[s]; step.kind != StepKind::update) add(s, step);
+      if (const Step& step = schedule_[s]; step.kind != StepKind::update && step.kind != StepKind::evaluation) {
+        add(s, step);
+      }
     }
     peak_ = std::max(peak_, live_);
   }

@@ -7,6 +7,7 @@
 
 #include "experiments/fits/reserve_errors.h"
 #include "experiments/fits/training.h"
+#include "sim/io/evaluation_words.h"
 #include "sim/io/quantity.h"
 
 namespace plimsoll {
@@ -28,10 +29,16 @@ std::string errors_of(const std::optional<ReserveErrors>& errors) {
                      100 * errors->least, 100 * errors->most);
 }
 
+std::string note_of(const NeedPart& part, const AskedTraining& training) {
+  if (part.name == ahead_part) return fmt::format("{} before their turn: --prefetch-batches", training.batches_ahead);
+  if (part.name == evaluation_part) return fmt::format("{}: --evaluate", written(*training.evaluation));
+  return "";
+}
+
 std::string parts_table(const FitsAnswer& answer) {
   const TrainingNeeds& needs = answer.needs;
   std::string text;
-  for (const NeedPart& part : needs.parts) text += line(part.name, part.bytes);
+  for (const NeedPart& part : needs.parts) text += line(part.name, part.bytes, note_of(part, answer.training));
   text += line("live at the peak", needs.live, needs.moment);
   text += line("reserved beyond it", needs.reserved - needs.live,
                fmt::format("PyTorch's caching allocator, simulated; {} with expandable segments",
@@ -99,14 +106,21 @@ Json stored_json(const std::optional<StoredTensors>& stored) {
       {"file", stored->file}, {"tensors", stored->tensors}, {"bytes", stored->bytes.count}, {"dtypes", stored->dtypes}};
 }
 
-Json training_json(const AskedTraining& training, const Reserves& reserves) {
+/// For the plan, beside batches before their turn.
+Bytes room_of_plan(const AskedTraining& training, const TrainingNeeds& needs, const Reserves& reserves) {
+  return reserves.room(training.devices) - needs.ahead;
+}
+
+Json training_json(const AskedTraining& training, const TrainingNeeds& needs, const Reserves& reserves) {
   return {{"trace", training.trace},
           {"platform", training.platform},
           {"strategy", training.strategy},
           {"micro_batches", training.micro_batches},
           {"optimizer", std::string(written(training.optimizer))},
           {"states", std::string(written(training.states))},
-          {"command", command_of(training, reserves.room(training.devices))}};
+          {"evaluate", training.evaluation ? Json(written(*training.evaluation)) : Json()},
+          {"batches_ahead", training.batches_ahead},
+          {"command", command_of(training, room_of_plan(training, needs, reserves))}};
 }
 
 }  // namespace
@@ -129,7 +143,7 @@ std::string changes_table(const FitsAnswer& answer) {
     for (const TrainingChange& change : each.changes)
       text += fmt::format("  {:>14}  {:>12}    {}\n", "", "", change.framework);
     text += fmt::format("  {:>14}  {:>12}    {}\n", "", "",
-                        command_of(each.training, answer.reserves.room(each.training.devices)));
+                        command_of(each.training, room_of_plan(each.training, each.needs, answer.reserves)));
   }
   if (answer.changes.size() > most_shown)
     text += fmt::format("  and {} more: --json\n", answer.changes.size() - most_shown);
@@ -149,7 +163,7 @@ Json fits_json(const FitsAnswer& answer, const std::string& made_by) {
       listed.push_back({{"what", change.what}, {"framework", change.framework}, {"same_updates", change.is_same}});
     }
     changes.push_back({{"changes", listed},
-                       {"training", training_json(each.training, answer.reserves)},
+                       {"training", training_json(each.training, each.needs, answer.reserves)},
                        {"needs", needs_json(each.needs, answer.reserves, each.training.devices)},
                        {"samples", each.samples},
                        {"tokens", each.tokens}});
@@ -158,7 +172,7 @@ Json fits_json(const FitsAnswer& answer, const std::string& made_by) {
           {"made_by", made_by},
           {"fits", answer.needs.fits},
           {"device", answer.device},
-          {"training", training_json(answer.training, answer.reserves)},
+          {"training", training_json(answer.training, answer.needs, answer.reserves)},
           {"parameters", answer.needs.parameters > 0 ? Json(answer.needs.parameters) : Json()},
           {"stored_tensors", stored_json(answer.stored)},
           {"capacity_bytes", answer.reserves.capacity.count},

@@ -12,6 +12,7 @@
 #include "platforms/platform_file.h"
 #include "sim/measure/lower_bounds.h"
 #include "sim/measure/memory_profile.h"
+#include "sim/memory/caching_allocator.h"
 
 namespace plimsoll {
 namespace {
@@ -29,7 +30,7 @@ struct Sort {
 constexpr std::size_t of(TensorKind kind) {
   return static_cast<std::size_t>(kind);
 }
-constexpr std::size_t main_weights = memory_kinds, averages = memory_kinds + 1;
+constexpr std::size_t main_weights = memory_kinds, averages = memory_kinds + 1, evaluated = memory_kinds + 2;
 constexpr std::array sorts{Sort{"weights", of(TensorKind::parameter)},
                            Sort{main_weights_part, main_weights},
                            Sort{averages_part, averages},
@@ -39,7 +40,35 @@ constexpr std::array sorts{Sort{"weights", of(TensorKind::parameter)},
                            Sort{"their gradients", of(TensorKind::gradient)},
                            Sort{"packed values", packed_kind},
                            Sort{"inputs", of(TensorKind::input)},
-                           Sort{"workspaces", workspace_kind}};
+                           Sort{"workspaces", workspace_kind},
+                           Sort{evaluation_part, evaluated}};
+
+/// Batches that are on a device before their turn, copied on a stream of their own, whose pools nothing else uses.
+struct BatchesAhead {
+  Bytes live, reserved, expandable;
+};
+
+Bytes reserved_for(const std::vector<Bytes>& requests, const CachingSettings& settings) {
+  CachingAllocator allocator(settings);
+  for (const Bytes bytes : requests) allocator.allocate(bytes, StreamId{0});
+  return allocator.reserved();
+}
+
+BatchesAhead batches_ahead(const AskedTraining& training, const Graph& graph) {
+  BatchesAhead made;
+  std::vector<Bytes> requests;
+  for (std::uint32_t batch = 0; batch < training.batches_ahead; ++batch) {
+    for (const Tensor& tensor : graph.tensors) {
+      if (tensor.kind != TensorKind::input || tensor.bytes == Bytes{0}) continue;
+      requests.push_back(tensor.bytes);
+      made.live += tensor.bytes;
+    }
+  }
+  if (requests.empty()) return made;
+  made.reserved = reserved_for(requests, question_of(training, no_limit).allocator.caching);
+  made.expandable = reserved_for(requests, expandable_segments().caching);
+  return made;
+}
 
 /// Fills parts, moment and live bytes.
 void describe_peak(const Problem& problem, const Answer& answer, TrainingNeeds& needs) {
@@ -47,7 +76,7 @@ void describe_peak(const Problem& problem, const Answer& answer, TrainingNeeds& 
   const auto fullest = std::ranges::max_element(devices, {}, &DeviceMetrics::peak_live);
   const Device& device = problem.platform.devices[static_cast<std::size_t>(fullest - devices.begin())];
   const AtPeak peak = at_peak(*answer.schedule, *answer.timeline, problem.platform, device.memory);
-  std::array<Bytes, memory_kinds + 2> bytes{};
+  std::array<Bytes, memory_kinds + 3> bytes{};
   for (const BufferId b : peak.buffers) {
     const Buffer& buffer = (*answer.schedule)[b];
     const std::string& name = problem.graph[buffer.tensor].name;
@@ -56,12 +85,13 @@ void describe_peak(const Problem& problem, const Answer& answer, TrainingNeeds& 
     const bool is_main = is_state && name.starts_with(main_copy), is_average = is_state && name.starts_with(average);
     bytes[is_main ? main_weights : is_average ? averages : kind] += buffer.bytes;
   }
-  bytes[workspace_kind] += peak.workspace;
+  const MemoryPeak& moment = answer.timeline->peaks[device.memory.index];
+  const bool is_evaluation = !moment.at_start && (*answer.schedule)[moment.step].kind == StepKind::evaluation;
+  bytes[is_evaluation ? evaluated : workspace_kind] += peak.workspace;
   for (const Sort& sort : sorts) {
     if (bytes[sort.kind] > Bytes{0}) needs.parts.push_back({std::string(sort.name), bytes[sort.kind]});
   }
   needs.live = peak.bytes;
-  const MemoryPeak& moment = answer.timeline->peaks[device.memory.index];
   if (moment.at_start) {
     needs.moment = "from the start";
   } else {
@@ -121,6 +151,13 @@ TrainingNeeds needs_of(const AskedTraining& training, const Question& question, 
   describe_peak(made.problem, answer, needs);
   needs.reserved = most_reserved(answer);
   if (is_plain) needs.expandable = reserved_by_expandable(question, made.problem, *answer.schedule);
+  if (const BatchesAhead ahead = batches_ahead(training, made.problem.graph); ahead.live > Bytes{0}) {
+    needs.parts.push_back({std::string(ahead_part), ahead.live});
+    needs.live += ahead.live;
+    needs.reserved += ahead.reserved;
+    if (is_plain) needs.expandable += ahead.expandable;
+    needs.ahead = ahead.reserved;
+  }
   needs.host = host_peak(*answer.metrics);
   needs.time = answer.metrics->makespan;
   // One device stands for those that share all.
@@ -128,8 +165,15 @@ TrainingNeeds needs_of(const AskedTraining& training, const Question& question, 
   return needs;
 }
 
+/// What is left of the memory beside batches that are there before their turn.
+Bytes beside_batches(const AskedTraining& training, Bytes memory) {
+  if (training.batches_ahead == 0) return memory;
+  const Problem problem = problem_of(question_of(training, memory));
+  return std::max(Bytes{1}, memory - batches_ahead(training, problem.graph).reserved);
+}
+
 TrainingNeeds needs_within(const AskedTraining& training, Bytes memory, bool is_plain = false) {
-  const Question question = question_of(training, memory);
+  const Question question = question_of(training, beside_batches(training, memory));
   return needs_of(training, question, budgeted_problem_of(question), is_plain);
 }
 
@@ -164,7 +208,7 @@ Bytes least_of_plans(const AskedTraining& training, const Problem& problem) {
 TrainingNeeds needs_of_planned(AskedTraining& training, const Reserves& reserves) {
   constexpr std::array shares{1.0, 0.95, 0.88, 0.8};
   TrainingNeeds needs;
-  const Bytes room = reserves.room(training.devices);
+  const Bytes room = beside_batches(training, reserves.room(training.devices));
   BudgetedProblem made = budgeted_problem_of(question_of(training, room));
   const Bytes least = least_of_plans(training, made.problem);
   for (const double share : shares) {

@@ -25,7 +25,8 @@ struct Reserves {
 
 /// Bytes in memory at the peak, of one sort.
 inline constexpr std::string_view main_weights_part = "main weights in fp32", states_part = "optimizer states",
-                                  averages_part = "averages of weights";
+                                  averages_part = "averages of weights", evaluation_part = "evaluation's forward",
+                                  ahead_part = "batches on their way";
 struct NeedPart {
   std::string name;  ///< `weights`
   Bytes bytes;
@@ -38,6 +39,7 @@ struct TrainingNeeds {
   std::string moment;           ///< of the peak: `in 'loss backward'`
   Bytes live, reserved;         ///< reserved: by PyTorch's caching allocator
   Bytes expandable;             ///< reserved with segments that grow, where it is plain training
+  Bytes ahead;                  ///< reserved for batches before their turn: in `reserved` too
   Bytes host;                   ///< of the fullest host
   Bytes checkpoint;             ///< on a disk: trained parameters, their second copies and states, of all devices
   std::optional<ReserveErrors> errors;  ///< of predictions for such models; unset: none was measured

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "experiments/study/allocator_spec.h"
+#include "sim/io/evaluation_words.h"
 #include "sim/io/reference_options.h"
 #include "strategies/compose/spec.h"
 
@@ -37,6 +38,7 @@ Question question_of(const AskedTraining& training, Bytes memory) {
           .states = training.states,
           .ema = training.ema,
           .clip_norm = training.clip_norm,
+          .evaluation = training.evaluation,
           .engine = Engine::event,
           .allocator = parse_allocator(std::string(fits_allocator), "--allocator")};
 }
@@ -52,6 +54,7 @@ std::string command_of(const AskedTraining& training, Bytes memory) {
   if (training.states != States::by_dtype) command += fmt::format(" --states {}", written(training.states));
   if (training.ema) command += " --ema";
   if (training.clip_norm) command += " --clip-norm";
+  if (training.evaluation) command += fmt::format(" --evaluate {}", written(*training.evaluation));
   if (training.micro_batches > 1) command += fmt::format(" --micro-batches {}", training.micro_batches);
   if (training.budget) command += fmt::format(" -m \"{} B\"", training.budget->count);
   return command + fmt::format(" --allocator {} --engine event", quoted(std::string(fits_allocator)));

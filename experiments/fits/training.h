@@ -35,9 +35,11 @@ struct AskedTraining {
   std::uint32_t devices = 1;  ///< that work together
   Optimizer optimizer = Optimizer::adam;
   States states = States::by_dtype;
-  bool ema = false;             ///< averages of parameters are kept
-  bool clip_norm = false;       ///< gradients are clipped by the norm of all
-  std::optional<Bytes> budget;  ///< of live bytes, for strategies that plan within one
+  bool ema = false;                           ///< averages of parameters are kept
+  bool clip_norm = false;                     ///< gradients are clipped by the norm of all
+  std::optional<Evaluation> evaluation = {};  ///< between iterations
+  std::uint32_t batches_ahead = 0;            ///< on the device before their turn
+  std::optional<Bytes> budget;                ///< of live bytes, for strategies that plan within one
 };
 
 /// The question of whether it fits: by PyTorch's caching allocator, on devices of so much memory.

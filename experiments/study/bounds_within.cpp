@@ -11,6 +11,7 @@
 #include "sim/bound/bound_prices.h"
 #include "sim/io/quantity.h"
 #include "sim/measure/lower_bounds.h"
+#include "sim/model/evaluation_forward.h"
 
 namespace plimsoll {
 namespace {
@@ -31,6 +32,7 @@ BoundRules rules_of(const Problem& problem, const BoundedWithin& kind) {
 
 IterationBound bound_within(const Problem& problem, Bytes budget, const BoundedWithin& kind) {
   IterationBound bound = IterationBounds(problem, bounded_device, rules_of(problem, kind)).within_whole_values(budget);
+  if (problem.evaluation) bound.time += evaluation_share(problem, bounded_device);
   const LowerBounds any = lower_bounds(problem, 1);
   if (any.memory > std::max(budget, bound.needs.value_or(budget))) {
     bound.needs = any.memory;

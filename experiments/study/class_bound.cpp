@@ -6,6 +6,7 @@
 #include "sim/core/tolerance.h"
 #include "sim/measure/host_issue.h"
 #include "sim/measure/lower_bounds.h"
+#include "sim/model/evaluation_forward.h"
 #include "sim/model/op_times.h"
 #include "strategies/api/own_moves.h"
 #include "strategies/list.h"
@@ -45,6 +46,7 @@ Stays stays_with(std::span<const Pass> passes) {
 }
 
 ClassBounds::ClassBounds(const Problem& problem, std::span<const Pass> passes) : problem_(problem) {
+  if (problem.evaluation) evaluation_ = evaluation_share(problem, the_device);
   const auto on_several = [](const Pass& pass) { return pass.strategy->partitions() || pass.strategy->decides(); };
   if (problem.mesh || std::ranges::any_of(passes, on_several)) return;
   const bool moves = std::ranges::any_of(passes, offloads);
@@ -65,7 +67,10 @@ IterationBounds& ClassBounds::of(const std::vector<Codec>& codecs) {
 /// packed.
 Seconds ClassBounds::least_issue(const Schedule& schedule, std::optional<Bytes> budget) {
   if (!have_issuing_hosts(problem_.platform)) return {};
-  if (!issued_) issued_ = with_op_times(problem_, [](Seconds, Seconds issue) { return issue; });
+  if (!issued_) {
+    issued_ = with_op_times(problem_, [](Seconds, Seconds issue) { return issue; });
+    issued_->evaluation.reset();
+  }
   if (rules_->out > BytesPerSecond{} || !schedule.codecs.empty()) {
     return lower_bounds(*issued_, 1, Stays::nothing).work;
   }
@@ -80,9 +85,9 @@ std::optional<double> ClassBounds::gap(const Schedule& schedule, const Timeline&
   const MemoryPeak& moment = timeline.peaks[problem_.platform[the_device].memory.index];
   const OpId fullest = moment.at_start ? no_op : schedule[moment.step].op;
   const IterationBound bound =
-      fullest == no_op ? bounds.within(budget) : bounds.within(budget, fullest, timeline.makespan);
+      fullest == no_op ? bounds.within(budget) : bounds.within(budget, fullest, timeline.makespan - evaluation_);
   EXPECTS(!bound.needs);  // the schedule fits
-  const Seconds least = std::max(bound.time, least_issue(schedule, budget));
+  const Seconds least = std::max(bound.time, least_issue(schedule, budget)) + evaluation_;
   if (!(least > Seconds{0})) return std::nullopt;
   const double gap = timeline.makespan / least - 1;
   EXPECTS(gap > -model_tolerance);

@@ -33,6 +33,7 @@ class ClassBounds {
   std::unique_ptr<IterationBounds> bounds_;
   std::optional<Problem> issued_;  ///< each op takes what its host takes to issue it
   std::unique_ptr<IterationBounds> of_issue_;
+  Seconds evaluation_;  ///< of an iteration, before all else
 };
 
 /// What surely stays on the devices in all schedules that the passes make: pipelines may update before others are done.

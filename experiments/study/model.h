@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/evaluation.h"
 #include "sim/io/reference_options.h"
 #include "traces/trace_file.h"
 
@@ -19,5 +20,9 @@ std::vector<ReferenceNumber> model_numbers(const std::string& reference);
 
 /// Whether a reference makes its model by rule, instead of naming a file.
 bool is_made_by_rule(const std::string& reference);
+
+/// The evaluation with the size of its batch in micro-batches of the reference's model; throws InputError where samples
+/// are asked for, and how many a micro-batch has is not known.
+Evaluation sized_for(const std::string& reference, Evaluation);
 
 }  // namespace plimsoll

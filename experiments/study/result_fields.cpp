@@ -12,6 +12,7 @@
 #include "sim/core/codec.h"
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
+#include "sim/io/evaluation_words.h"
 #include "sim/measure/memory_profile.h"
 
 namespace plimsoll {
@@ -280,6 +281,11 @@ const ResultField fields[] = {
      [](const Result& of) -> Json {
        if (!of.problem || !of.problem->clips_gradients) return nullptr;
        return true;
+     }},
+    {"evaluation", text, sometimes, "there is none", "", "between iterations, as `--evaluate` asks for it",
+     [](const Result& of) -> Json {
+       if (!of.problem || !of.problem->evaluation) return nullptr;
+       return written(*of.problem->evaluation);
      }},
     {"state_bytes", bytes, sometimes, "refused or stopped", "", "all optimizer states",
      [](const Result& of) -> Json {

@@ -21,6 +21,7 @@
 #include "sim/engine/event/event_engine.h"
 #include "sim/engine/program.h"
 #include "sim/engine/simgrid/simgrid_engine.h"
+#include "sim/io/evaluation_words.h"
 #include "sim/io/input_error.h"
 #include "sim/io/schedule/schedule_file.h"
 #include "sim/judge/check.h"
@@ -335,12 +336,15 @@ std::vector<std::vector<std::size_t>> together(const std::vector<PartsOutcome>& 
 
 /// The problem behind a question, without the transforms of its strategy.
 ProblemOutcome untransformed(const Question& question, Trace trace, Platform platform) {
+  std::optional<Evaluation> evaluation = question.evaluation;
+  if (evaluation) evaluation = sized_for(question.trace, *evaluation);
   const ProblemOptions options{.micro_batches = question.micro_batches,
                                .optimizer = question.optimizer,
                                .states = question.states,
                                .update_kernels = question.update_kernels,
                                .keeps_averages = question.ema,
                                .clips_gradients = question.clip_norm,
+                               .evaluation = evaluation,
                                .gradients = question.gradients,
                                .backward = backward_for(question.strategy.passes),
                                .inner = inner_for(question.strategy.passes)};
@@ -450,6 +454,7 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
           .update_kernels = schedule.update_kernels,
           .ema = schedule.keeps_averages,
           .clip_norm = schedule.clips_gradients,
+          .evaluation = schedule.evaluation,
           .gradients = schedule.gradients};
 }
 

@@ -47,8 +47,9 @@ struct Question {
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
-  bool ema = false;        ///< updates keep averages of parameters
-  bool clip_norm = false;  ///< gradients are scaled by the norm of all
+  bool ema = false;                           ///< updates keep averages of parameters
+  bool clip_norm = false;                     ///< gradients are scaled by the norm of all
+  std::optional<Evaluation> evaluation = {};  ///< between iterations; its size follows from samples
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorChoice allocator{};

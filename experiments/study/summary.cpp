@@ -14,6 +14,7 @@
 #include "sim/core/codec.h"
 #include "sim/core/names.h"
 #include "sim/core/scaling.h"
+#include "sim/io/evaluation_words.h"
 #include "sim/io/quantity.h"
 #include "sim/measure/memory_profile.h"
 
@@ -79,6 +80,18 @@ std::vector<MemoryMetrics> fullest_of_each_kind(const Metrics& metrics) {
 }
 
 /// Of the device that reserves most, and of all that run out of memory.
+std::string evaluation_line(const Evaluation& evaluation, const Answer& answer) {
+  Seconds share;
+  Bytes forward;
+  for (const Step& step : answer.schedule->steps) {
+    if (step.kind != StepKind::evaluation) continue;
+    share = std::max(share, step.work.seconds);
+    forward = std::max(forward, step.workspace);
+  }
+  return fmt::format("  evaluation       {:>12}   of each iteration ({}); {} on top of what stays\n",
+                     format_seconds(share), written(evaluation), format_bytes(forward));
+}
+
 std::string allocator_lines(const Question& question, const Problem& problem, const Answer& answer) {
   const ReservedPeak& peak = *std::ranges::max_element(answer.reserved, {}, &ReservedPeak::reserved);
   std::string lines = fmt::format("  reserved         {:>12}   by the {} allocator\n", format_bytes(peak.reserved),
@@ -194,6 +207,7 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         problem.keeps_averages ? ", averages kept" : "",
                         problem.clips_gradients ? ", gradients clipped" : "");
   }
+  if (problem.evaluation) text += evaluation_line(*problem.evaluation, answer);
   if (question.allocator.kind != AllocatorKind::exact) text += allocator_lines(question, problem, answer);
   if (m.moved > Bytes{0}) {
     text += fmt::format("  moved            {:>12}   exposed for {}{}\n", format_bytes(m.moved),

@@ -11,6 +11,7 @@
 #include "experiments/study/choice/cluster_question.h"
 #include "experiments/sweep/value_ranges.h"
 #include "sim/core/names.h"
+#include "sim/io/evaluation_words.h"
 #include "sim/io/fields.h"
 #include "sim/io/input_error.h"
 #include "sim/io/one_of.h"
@@ -191,6 +192,12 @@ std::variant<BudgetList, BudgetRange> memory(const YamlCursor& value) {
   return range;
 }
 
+Evaluation evaluation(const YamlCursor& value) {
+  Parsed<Evaluation> read = read_evaluation(value.string());
+  if (!read.fine() && value.is_word()) value.complain(read.complaint);
+  return read.value;
+}
+
 AllocatorChoice allocator(const YamlCursor& value) {
   AllocatorSpec spec = read_allocator(value.string());
   if (!spec.fine() && value.is_word())
@@ -290,6 +297,7 @@ constexpr DraftField draft_fields[] = {
      [](Draft& d, const YamlCursor& v) { d.experiment.update_kernels = one_of<UpdateKernels>(v); }},
     {"ema", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.ema = v.boolean(); }},
     {"clip_norm", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.clip_norm = v.boolean(); }},
+    {"evaluate", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.evaluation = evaluation(v); }},
     {"gradients", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.gradients = one_of<Gradients>(v); }},
     {"engine", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.engine = one_of<Engine>(v); }},
     {"allocator", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.allocator = allocator(v); }},
@@ -535,6 +543,7 @@ Json to_json(const Experiment& experiment) {
   if (experiment.update_kernels != UpdateKernels::fused) json["update_kernels"] = written(experiment.update_kernels);
   if (experiment.ema) json["ema"] = true;
   if (experiment.clip_norm) json["clip_norm"] = true;
+  if (experiment.evaluation) json["evaluate"] = written(*experiment.evaluation);
   if (experiment.within != Within::live) json["within"] = written(experiment.within);
   if (experiment.timelines) json["timelines"] = true;
   if (experiment.timeout) json["timeout_s"] = experiment.timeout->value;

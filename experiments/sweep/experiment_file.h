@@ -49,8 +49,9 @@ struct Experiment {
   std::variant<BudgetList, BudgetRange> memory = BudgetList{std::nullopt};
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
-  bool ema = false;        ///< updates keep averages of parameters
-  bool clip_norm = false;  ///< gradients are clipped by the norm of all
+  bool ema = false;                           ///< updates keep averages of parameters
+  bool clip_norm = false;                     ///< gradients are clipped by the norm of all
+  std::optional<Evaluation> evaluation = {};  ///< between iterations
   Gradients gradients = Gradients::fresh;
   Engine engine = Engine::simgrid;
   AllocatorChoice allocator{};

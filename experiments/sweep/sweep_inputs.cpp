@@ -98,6 +98,7 @@ void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element
                                             .update_kernels = e.update_kernels,
                                             .ema = e.ema,
                                             .clip_norm = e.clip_norm,
+                                            .evaluation = e.evaluation,
                                             .gradients = e.gradients});
       if (!refused.is_error) return;
       why = refused.why;

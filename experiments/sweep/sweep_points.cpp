@@ -145,6 +145,7 @@ Question question_of(const Experiment& e, std::size_t group) {
           .update_kernels = e.update_kernels,
           .ema = e.ema,
           .clip_norm = e.clip_norm,
+          .evaluation = e.evaluation,
           .gradients = e.gradients,
           .engine = e.engine,
           .allocator = e.allocator,

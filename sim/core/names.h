@@ -52,12 +52,17 @@ struct Names<KernelKind> {
 
 template <>
 struct Names<StepKind> {
-  static constexpr std::array all{
-      std::pair{StepKind::forward, "forward"}, std::pair{StepKind::backward, "backward"},
-      std::pair{StepKind::update, "update"},   std::pair{StepKind::recompute, "recompute"},
-      std::pair{StepKind::offload, "offload"}, std::pair{StepKind::prefetch, "prefetch"},
-      std::pair{StepKind::send, "send"},       std::pair{StepKind::collective, "collective"},
-      std::pair{StepKind::pack, "pack"},       std::pair{StepKind::unpack, "unpack"}};
+  static constexpr std::array all{std::pair{StepKind::forward, "forward"},
+                                  std::pair{StepKind::backward, "backward"},
+                                  std::pair{StepKind::update, "update"},
+                                  std::pair{StepKind::recompute, "recompute"},
+                                  std::pair{StepKind::offload, "offload"},
+                                  std::pair{StepKind::prefetch, "prefetch"},
+                                  std::pair{StepKind::send, "send"},
+                                  std::pair{StepKind::collective, "collective"},
+                                  std::pair{StepKind::pack, "pack"},
+                                  std::pair{StepKind::unpack, "unpack"},
+                                  std::pair{StepKind::evaluation, "evaluation"}};
 };
 
 template <>

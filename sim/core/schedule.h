@@ -11,6 +11,7 @@
 
 #include "sim/core/codec.h"
 #include "sim/core/decisions.h"
+#include "sim/core/evaluation.h"
 #include "sim/core/ids.h"
 #include "sim/core/places.h"
 #include "sim/core/units.h"
@@ -53,7 +54,8 @@ enum class StepKind : std::uint8_t {
   send,
   collective,
   pack,
-  unpack
+  unpack,
+  evaluation
 };
 
 inline constexpr OpId no_op{std::numeric_limits<std::uint32_t>::max()};
@@ -134,8 +136,9 @@ struct Schedule {
   Optimizer optimizer = Optimizer::none;
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
-  bool keeps_averages = false;   ///< of trained parameters, among the states of their updates
-  bool clips_gradients = false;  ///< updates read gradients that were scaled when the norm of all was known
+  bool keeps_averages = false;           ///< of trained parameters, among the states of their updates
+  bool clips_gradients = false;          ///< updates read gradients that were scaled when the norm of all was known
+  std::optional<Evaluation> evaluation;  ///< between iterations: the first steps of devices
   Gradients gradients = Gradients::fresh;
   Updates updates;
   std::uint32_t staleness = 0;  ///< updates that come before a micro-batch's own and that it does not read, at most

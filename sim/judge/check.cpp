@@ -41,13 +41,14 @@ class Court {
   std::unique_ptr<Judge> flows_ = flow_judge(walk_, residency_);
   std::unique_ptr<Judge> exchanges_ = exchange_judge(walk_, approximations_);
   std::unique_ptr<Judge> clipping_ = clipping_judge(walk_);
+  std::unique_ptr<Judge> evaluations_ = evaluation_judge(walk_);
   std::unique_ptr<Judge> places_ = place_judge(walk_);
   std::unique_ptr<Judge> iteration_ = iteration_judge(walk_);
 
   const Listeners use_{&residency_, flows_.get()};
   const Listeners op_{inputs_.get(), clipping_.get(), outputs_.get(), &approximations_, runs_.get()};
   const Listeners exchange_{flows_.get(), exchanges_.get()};
-  const Listeners end_{runs_.get(), places_.get(), iteration_.get(), &approximations_, &versions_};
+  const Listeners end_{evaluations_.get(), runs_.get(), places_.get(), iteration_.get(), &approximations_, &versions_};
 };
 
 void Court::sit() {
@@ -84,6 +85,7 @@ void Court::judge(StepId s) {
     walk_.holdings.allocate(b);
   }
   costs_->states(s);
+  evaluations_->states(s);
   judge_what_it_does(s);
   for (const BufferId b : schedule.buffers_in(step.reads)) walk_.holdings[b].readers.push_back(s);
   for (const BufferId b : schedule.buffers_in(step.frees)) {
@@ -94,7 +96,9 @@ void Court::judge(StepId s) {
 
 void Court::judge_what_it_does(StepId s) {
   const Step& step = walk_.schedule[s];
-  if (step.collective != no_collective) {
+  if (walk_.evaluates(step)) {
+    evaluations_->converts(s);
+  } else if (step.collective != no_collective) {
     tell(exchange_, &Judge::exchanges, s);
   } else if (step.work.is_transfer()) {
     copies_->copies(s);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "sim/core/collective_op.h"
 #include "sim/core/scaling.h"
@@ -148,6 +150,78 @@ bool waits_for_memory(const Graph& graph, OpId id, const Device& device) {
   return peak != device.peak.end() && moving >= flops / peak->second.value;
 }
 
+/// Storages of the forward that depend on the network's inputs, whose bytes are in proportion to samples.
+std::set<StorageId> of_samples(const Graph& graph) {
+  std::set<StorageId> found;
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::forward || op.is_view) continue;
+    bool is_reached = false;
+    for (const TensorId t : op.inputs) {
+      if (graph[t].kind == TensorKind::input) found.insert(graph[t].storage);
+      is_reached |= found.contains(graph[t].storage);
+    }
+    for (const TensorId t : op.outputs) {
+      if (is_reached) found.insert(graph[t].storage);
+    }
+  }
+  return found;
+}
+
+bool reads_one_of(const Graph& graph, const Op& op, const std::set<StorageId>& storages) {
+  return std::ranges::any_of(op.inputs, [&](TensorId t) { return storages.contains(graph[t].storage); });
+}
+
+/// The most that is there at one time of a forward without gradients: the batch from first to last, what an op makes
+/// for other ops of the forward from there to the last that reads it, and workspaces.
+Bytes bytes_of_evaluation(const Graph& graph, double size) {
+  struct Lives {
+    std::size_t first = 0, last = 0;
+    std::int64_t bytes = 0;
+    bool is_there = false;  ///< some forward reads it, or it is made for others than backwards
+  };
+  const std::set<StorageId> growing = of_samples(graph);
+  const auto scaled = [size](Bytes bytes, bool grows) {
+    return static_cast<std::int64_t>(std::ceil((grows ? size : 1) * static_cast<double>(bytes.count)));
+  };
+  std::map<StorageId, Lives> lives;
+  const auto life_of = [&](TensorId t, std::size_t o) -> Lives& {
+    const StorageId storage = graph[t].storage;
+    return lives.try_emplace(storage, Lives{o, o, scaled(graph[t].bytes, growing.contains(storage))}).first->second;
+  };
+  std::vector<std::int64_t> change(graph.ops.size() + 1, 0);
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    if (op.phase != Phase::forward || op.is_view) continue;
+    for (const TensorId t : op.inputs) {
+      if (graph[t].kind == TensorKind::parameter || graph[t].kind == TensorKind::optimizer_state) continue;
+      Lives& storage = life_of(t, o);
+      storage.last = o;
+      storage.is_there = true;
+      if (graph[t].kind == TensorKind::input) storage = {0, graph.ops.size() - 1, storage.bytes, true};
+    }
+    for (const TensorId t : op.outputs) {
+      if (is_given(graph[t].kind)) continue;
+      Lives& storage = life_of(t, o);
+      storage.last = std::max(storage.last, o);
+      storage.is_there |= std::ranges::find(op.saved, t) == op.saved.end();
+    }
+  }
+  for (const auto& [id, storage] : lives) {
+    if (!storage.is_there) continue;
+    change[storage.first] += storage.bytes;
+    change[storage.last + 1] -= storage.bytes;
+  }
+  std::int64_t now = 0, most = 0;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    now += change[o];
+    const Op& op = graph.ops[o];
+    if (op.phase != Phase::forward || op.is_view) continue;
+    const Bytes workspace = op.nograd_workspace.value_or(op.workspace);
+    most = std::max(most, now + std::max(std::int64_t{0}, scaled(workspace, reads_one_of(graph, op, growing))));
+  }
+  return Bytes{most};
+}
+
 std::string written_seconds(std::optional<double> seconds) {
   return seconds ? std::to_string(*seconds) + " s" : "not known on its device";
 }
@@ -169,6 +243,7 @@ class CostJudge final : public Judge {
   void judge_cost_on_host(StepId s);
   void judge_cost_of_sum(StepId s);
   void judge_clipping(StepId s);
+  void judge_cost_of_evaluation(StepId s);
   void judge_bound(StepId s);
   Bytes workspace_of(const Step& step, bool keeps, bool in_one_call) const;
   void judge_cost_of_copy(StepId s);
@@ -186,6 +261,7 @@ void CostJudge::states(StepId s) {
   }
   judge_bound(s);
   if (step.op != no_op) return judge_cost_of_op(s);
+  if (walk_.evaluates(step)) return judge_cost_of_evaluation(s);
   if (moves && step.collective == no_collective) return judge_cost_of_copy(s);
   const bool converts = !moves && step.reads.count + step.writes.count + step.allocates.count > 0;
   if (converts && !walk_.adds_gradients(step) && Walk::is_pair(step)) {
@@ -241,6 +317,35 @@ void CostJudge::judge_clipping(StepId s) {
   }
   if (step.work.seconds == Seconds{0}) return;
   report(Rule::wrong_cost, s, text(s) + " clips gradients, but takes time of its own");
+}
+
+/// Each op of the forward once, without what only backwards read, on a batch of so many micro-batches.
+void CostJudge::judge_cost_of_evaluation(StepId s) {
+  const Step& step = schedule_[s];
+  if (step.measured) return;
+  const Evaluation& evaluation = *schedule_.evaluation;
+  const Device& device = platform_[schedule_[step.stream].device];
+  const std::set<StorageId> growing = of_samples(graph_);
+  double computing = 0, beside = 0;
+  std::optional<double> forward = 0;
+  for (const Op& op : graph_.ops) {
+    if (op.phase != Phase::forward || op.is_view || !forward) continue;
+    const std::optional<double> seconds = seconds_of_op(graph_, op, device, false, true, 0);
+    const bool is_kernel = !collective_of(op) && !as_measured(graph_.source, device);
+    const double launches = is_kernel ? op.launches * device.launch_overhead.value : 0;
+    const double growth = reads_one_of(graph_, op, growing) ? evaluation.size - 1 : 0;
+    const double grown = seconds ? *seconds + growth * std::max(0.0, *seconds - launches) : 0;
+    const double issue = op.kernels.value_or(op.launches) * device.host_launch.value;
+    (runs_beside(op) ? beside : computing) += std::max(grown, issue);
+    forward = seconds ? std::optional(std::max(computing, beside)) : std::nullopt;
+  }
+  if (forward) *forward *= static_cast<double>(evaluation.batches) / evaluation.every;
+  const Bytes bytes = bytes_of_evaluation(graph_, evaluation.size);
+  if (same(step.work.seconds, forward) && step.workspace == bytes) return;
+  report(Rule::wrong_cost, s,
+         text(s) + " evaluates in " + written_seconds(step.work.seconds.value) + " and " +
+             std::to_string(step.workspace.count) + " B; the model has " + written_seconds(forward) + " and " +
+             std::to_string(bytes.count) + " B");
 }
 
 void CostJudge::judge_cost_on_host(StepId s) {

@@ -24,6 +24,7 @@ std::unique_ptr<Judge> copy_judge(Walk&, ApproximationJudge&);
 std::unique_ptr<Judge> flow_judge(Walk&, ResidencyJudge&);
 std::unique_ptr<Judge> exchange_judge(Walk&, ApproximationJudge&);
 std::unique_ptr<Judge> clipping_judge(Walk&);
+std::unique_ptr<Judge> evaluation_judge(Walk&);
 std::unique_ptr<Judge> place_judge(Walk&);
 std::unique_ptr<Judge> iteration_judge(Walk&);
 

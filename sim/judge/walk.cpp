@@ -121,4 +121,9 @@ bool Walk::clips(const Step& step) const {
   return step.allocates.count == 0 && (step.reads.count == 0) != (step.writes.count == 0);
 }
 
+bool Walk::evaluates(const Step& step) const {
+  return schedule.evaluation && step.kind == StepKind::evaluation && step.op == no_op && !step.work.is_transfer() &&
+         step.collective == no_collective;
+}
+
 }  // namespace plimsoll

@@ -84,6 +84,9 @@ struct Walk {
   bool adds_gradients(const Step& step) const;
   /// Whether it is a pass of clipping: it reads gradients for their norm, or scales them, and has no op.
   bool clips(const Step& step) const;
+  /// Whether it is an evaluation between iterations: of its kind, without an op, and the header says that there are
+  /// some.
+  bool evaluates(const Step& step) const;
 
  private:
   std::vector<std::size_t> first_run_;  ///< by op: index into ran_ of its first run

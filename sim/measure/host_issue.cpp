@@ -31,13 +31,14 @@ class Issuing {
       std::vector<StepId> waits;
       for (const StepId wait : from_.waits_of(step)) waits.push_back(made_.steps[wait.index]);
       if (takes > Seconds{0}) {
-        std::vector<StepId> blocking;
+        std::vector<StepId> blocking = evaluations_;
         for (const StepId wait : from_.waits_of(step)) {
           if (blocks && from_[wait].kind == StepKind::send) blocking.push_back(made_.steps[wait.index]);
         }
         waits.push_back(made_.add(issue(from_[step.stream].device, takes), blocking));
       }
       made_.steps.push_back(made_.add(step, waits));
+      if (step.kind == StepKind::evaluation) evaluations_.push_back(made_.steps.back());
     }
   }
 
@@ -79,6 +80,7 @@ class Issuing {
   const Schedule& from_;
   const Problem& problem_;
   std::vector<std::optional<StreamId>> host_;  ///< by device
+  std::vector<StepId> evaluations_;            ///< whose time has their issue; hosts go on to the iteration behind them
   Retimed made_;
 };
 

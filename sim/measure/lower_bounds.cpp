@@ -9,6 +9,7 @@
 #include "sim/core/op_attribute.h"
 #include "sim/measure/least_costs.h"
 #include "sim/measure/shared_work.h"
+#include "sim/model/evaluation_forward.h"
 
 namespace plimsoll {
 namespace {
@@ -114,6 +115,21 @@ class GradientsBefore {
   std::vector<Bytes> bytes_;  // by op
 };
 
+/// Parameters are at home between iterations, with all that stays and is there before the first backward.
+void add_evaluation(const Problem& problem, Stays stay, LowerBounds& bounds) {
+  Bytes needed = bytes_of_kind(problem.graph, TensorKind::parameter);
+  if (stay == Stays::all) {
+    needed += bytes_of_kind(problem.graph, TensorKind::optimizer_state);
+    if (problem.gradients == Gradients::existing) {
+      needed += bytes_of_kind(problem.graph, TensorKind::parameter_gradient);
+    }
+  }
+  needed += evaluation_bytes(problem.graph, *problem.evaluation);
+  if (needed <= bounds.memory) return;
+  bounds.memory = needed;
+  bounds.memory_by.reset();
+}
+
 /// What is on some device when an iteration begins, and stays.
 Bytes resident_anywhere(const Graph& graph, Stays stay) {
   Bytes sum;
@@ -186,6 +202,12 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
     bounds.critical_path = std::max(bounds.critical_path, unsaved[o]);
   }
   bounds.work = shared_work(work, classes, devices);
+  if (problem.evaluation) {  // all else waits for it
+    Seconds least = evaluation_share(problem, classes.one.front());
+    for (const DeviceId device : classes.one) least = std::min(least, evaluation_share(problem, device));
+    bounds.work += least;
+    bounds.critical_path += least;
+  }
 
   std::vector<TensorId> gradients;
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
@@ -245,6 +267,7 @@ LowerBounds lower_bounds(const Problem& problem, std::size_t devices, Stays stay
     bounds.memory = needed;
     bounds.memory_by = id_at<OpId>(o);
   }
+  if (problem.evaluation && devices == 1) add_evaluation(problem, stay, bounds);
   return bounds;
 }
 

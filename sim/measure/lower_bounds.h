@@ -15,7 +15,8 @@ struct LowerBounds {
   Seconds critical_path;          ///< the longest chain of ops of one micro-batch that read each other's values; what
                                   ///< a forward does not only save may come from a run that saves nothing
   Bytes memory;                   ///< on the fullest device
-  std::optional<OpId> memory_by;  ///< the op whose working set `memory` is; unset: that of the resident tensors
+  std::optional<OpId> memory_by;  ///< the op whose working set `memory` is; unset: that of the resident tensors, or of
+                                  ///< an evaluation beside these
 
   Seconds time() const { return std::max(work, critical_path); }
 };

@@ -9,7 +9,7 @@ bool is_one_call(const Problem& problem, const Schedule& schedule) {
   bool first = true;
   std::uint32_t of_first = 0;
   for (const Step& step : schedule.steps) {
-    if (step.kind == StepKind::update) continue;
+    if (step.kind == StepKind::update || step.kind == StepKind::evaluation) continue;
     if (step.kind == StepKind::recompute || step.work.is_transfer() || step.op == no_op) return false;
     const Op& op = problem.graph[step.op];
     const Device& device = problem.platform[schedule[step.stream].device];

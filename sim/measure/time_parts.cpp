@@ -46,8 +46,9 @@ struct OfDevice {
 
   double busy() const {
     double sum = 0;
-    for (const TimePartKind kind : {TimePartKind::ideal, TimePartKind::kernels, TimePartKind::launches,
-                                    TimePartKind::recomputation, TimePartKind::updates, TimePartKind::copies}) {
+    for (const TimePartKind kind :
+         {TimePartKind::ideal, TimePartKind::kernels, TimePartKind::launches, TimePartKind::recomputation,
+          TimePartKind::updates, TimePartKind::copies, TimePartKind::evaluation}) {
       sum += (*this)[kind];
     }
     for (const auto& [axis, seconds] : exchange) sum += seconds;
@@ -113,6 +114,7 @@ class Parting {
   static std::vector<TimePart> listed(const OfDevice& of) {
     std::vector<TimePart> made;
     for (const auto& [kind, name] : Names<TimePartKind>::all) {
+      if (kind == TimePartKind::evaluation && of[kind] == 0) continue;
       if (kind != TimePartKind::exchange) {
         made.push_back({kind, "", Seconds{of[kind]}});
         continue;
@@ -286,8 +288,8 @@ class Parting {
     made.contention += (1 - uncontended) * seconds;
     seconds *= uncontended;
     using enum TimePartKind;
-    if (step.kind == StepKind::update) {
-      made[updates] += seconds;
+    if (step.kind == StepKind::update || step.kind == StepKind::evaluation) {
+      made[step.kind == StepKind::update ? updates : evaluation] += seconds;
       return;
     }
     if (step.kind == StepKind::pack || step.kind == StepKind::unpack) {

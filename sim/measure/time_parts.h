@@ -1,7 +1,7 @@
 #pragma once
 // Why an iteration takes as long as it does: parts whose times sum to the makespan.
 //   makespan = ideal + kernels + launches + recomputation + exchange by axis + updates + copies
-//            + imbalance + fill and drain + waits
+//            + evaluation + imbalance + fill and drain + waits
 // Each instant of each device that is used belongs to one part. The parts of the first line are means over these
 // devices. `imbalance` is what the device with the most of them has beyond the mean; the two bubbles are the rest of
 // the iteration on that device. So no part is negative, and without a pipeline there are no bubbles.
@@ -24,6 +24,7 @@ enum class TimePartKind : std::uint8_t {
   exchange,       ///< collectives along one axis beside which nothing is computed; `pipeline`: idle while a value comes
   updates,        ///< of parameters, on the device, or idle while its host makes them
   copies,         ///< idle while values go to hosts and disks or come back, and packing
+  evaluation,     ///< between iterations, where the problem has one
   imbalance,      ///< of all these, what the busiest device has beyond the mean
   fill_and_drain,  ///< idle before its first backward, or after its last forward
   waits,           ///< idle between them: for other stages
@@ -37,8 +38,8 @@ struct TimePart {
   friend bool operator==(const TimePart&, const TimePart&) = default;
 };
 
-/// In the order of the equation, exchanges by name of their axis; those that are 0 too, but for exchanges, which are
-/// there as far as the schedule has them.
+/// In the order of the equation, exchanges by name of their axis; those that are 0 too, but for exchanges and
+/// evaluations, which are there as far as the schedule has them.
 std::vector<TimePart> time_parts(const Problem&, const Schedule&, const Timeline&);
 
 /// An iteration on one of the devices that compute, for the makespan is also the sum of what is done there.
@@ -54,16 +55,13 @@ std::vector<DeviceTime> time_by_device(const Problem&, const Schedule&, const Ti
 
 template <>
 struct Names<TimePartKind> {
-  static constexpr std::array all{std::pair{TimePartKind::ideal, "ideal"},
-                                  std::pair{TimePartKind::kernels, "kernels"},
-                                  std::pair{TimePartKind::launches, "launches"},
-                                  std::pair{TimePartKind::recomputation, "recomputation"},
-                                  std::pair{TimePartKind::exchange, "exchange"},
-                                  std::pair{TimePartKind::updates, "updates"},
-                                  std::pair{TimePartKind::copies, "copies"},
-                                  std::pair{TimePartKind::imbalance, "imbalance"},
-                                  std::pair{TimePartKind::fill_and_drain, "fill and drain"},
-                                  std::pair{TimePartKind::waits, "waits"}};
+  static constexpr std::array all{
+      std::pair{TimePartKind::ideal, "ideal"},         std::pair{TimePartKind::kernels, "kernels"},
+      std::pair{TimePartKind::launches, "launches"},   std::pair{TimePartKind::recomputation, "recomputation"},
+      std::pair{TimePartKind::exchange, "exchange"},   std::pair{TimePartKind::updates, "updates"},
+      std::pair{TimePartKind::copies, "copies"},       std::pair{TimePartKind::evaluation, "evaluation"},
+      std::pair{TimePartKind::imbalance, "imbalance"}, std::pair{TimePartKind::fill_and_drain, "fill and drain"},
+      std::pair{TimePartKind::waits, "waits"}};
 };
 
 }  // namespace plimsoll

@@ -489,8 +489,9 @@ std::vector<AllocatorRun> replayed(const Schedule& schedule, const Timeline& tim
   EXPECTS(timeline.steps.size() == schedule.steps.size());
   Replay replay(schedule, platform, choice, orders, records);
   const std::vector<ReplayEvent> events = replay_order(schedule, timeline, orders);
-  const auto iterate = [&](Seconds from) {
+  const auto iterate = [&](Seconds from, bool is_first) {
     for (const ReplayEvent& event : events) {
+      if (is_first && schedule[event.step].kind == StepKind::evaluation) continue;
       if (event.starts) {
         replay.start(event.step, from + event.date);
       } else {
@@ -501,12 +502,12 @@ std::vector<AllocatorRun> replayed(const Schedule& schedule, const Timeline& tim
   Seconds begin;
   if (!orders.steps.empty()) {
     replay.begin(true);
-    iterate(begin);
+    iterate(begin, true);
     replay.end_first();
     if (!events.empty()) begin = events.back().date;
   }
   replay.begin(false);
-  iterate(begin);
+  iterate(begin, false);
   return replay.runs();
 }
 

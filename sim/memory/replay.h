@@ -10,7 +10,8 @@
 //
 // A step whose requests are known one by one (sim/memory/step_orders.h) makes those instead, all of them when it
 // starts: a host issues a step in one go. Then two iterations are replayed: an optimizer makes its states at the end of
-// the first, in what that has left, and what the second finds free decides what is reserved.
+// the first, in what that has left, and what the second finds free decides what is reserved. An evaluation stands
+// between the two.
 //
 // On one stream that is PyTorch's order: its host allocates and frees in issue order, and reuses a freed block at once
 // on the same stream. A buffer that a step of another stream frees is recorded on that stream, as record_stream does:

@@ -1,9 +1,11 @@
 #include "sim/memory/step_orders.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "sim/measure/one_call.h"
+#include "sim/model/evaluation_forward.h"
 
 namespace plimsoll {
 namespace {
@@ -211,13 +213,62 @@ class OrderFinder {
   StepOrders made_;
 };
 
+/// As forwards that keep nothing were measured, stage by stage.
+AllocationOrder measured_evaluation(const Problem& problem) {
+  const Chain& chain = *problem.chain;
+  AllocationOrder made;
+  std::int64_t count = 0;
+  const auto ask = [&](std::int64_t bytes) {
+    made.push_back(static_cast<std::int64_t>(std::ceil(problem.evaluation->size * static_cast<double>(bytes))));
+    return ++count;
+  };
+  std::vector<std::int64_t> batch;
+  for (const std::uint32_t t : chain.boundaries[0]) {
+    if (chain.tensors[t].bytes > Bytes{0}) batch.push_back(ask(chain.tensors[t].bytes.count));
+  }
+  std::multimap<std::uint32_t, std::int64_t> there;  // by tensor of the chain: its allocations
+  for (std::size_t i = 0; i < problem.allocations->stages.size(); ++i) {
+    const PassAllocations& pass = problem.allocations->stages[i].forward_nograd;
+    const std::int64_t before = count;
+    for (const std::int64_t n : pass.order) {
+      n > 0 ? static_cast<void>(ask(n)) : made.push_back(n - before);
+    }
+    for (const LastingAllocation& each : pass.tensors) there.emplace(each.index, before + each.number);
+    for (auto each = there.begin(); each != there.end();) {
+      const auto& stays = chain.boundaries[i + 1];
+      if (std::ranges::find(stays, each->first) != stays.end()) {
+        ++each;
+        continue;
+      }
+      made.push_back(-each->second);
+      each = there.erase(each);
+    }
+  }
+  for (const auto& [tensor, number] : there) made.push_back(-number);
+  for (const std::int64_t number : batch) made.push_back(-number);
+  return made;
+}
+
+void add_evaluations(const Problem& problem, const Schedule& schedule, bool is_as_measured, StepOrders& made) {
+  if (made.steps.empty()) {
+    made.steps.resize(schedule.steps.size());
+    made.comes_late.resize(schedule.buffers.size(), false);
+  }
+  made.evaluation = std::make_shared<const AllocationOrder>(
+      is_as_measured ? measured_evaluation(problem) : evaluation_requests(problem.graph, *problem.evaluation));
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    if (schedule.steps[s].kind == StepKind::evaluation) made.steps[s] = StepOrder{made.evaluation.get()};
+  }
+}
+
 }  // namespace
 
 StepOrders step_orders(const Problem& problem, const Schedule& schedule) {
   const bool is_as_measured = problem.allocations && problem.chain && problem.index && problem.index->weight.empty() &&
                               !problem.transformed && !problem.mesh;
-  if (!is_as_measured) return {};
-  return OrderFinder(problem, schedule, *problem.allocations).find();
+  StepOrders made = is_as_measured ? OrderFinder(problem, schedule, *problem.allocations).find() : StepOrders{};
+  if (problem.evaluation) add_evaluations(problem, schedule, is_as_measured, made);
+  return made;
 }
 
 }  // namespace plimsoll

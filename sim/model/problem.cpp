@@ -9,6 +9,7 @@
 #include "sim/core/op_attribute.h"
 #include "sim/core/optimizer.h"
 #include "sim/model/device_classes.h"
+#include "sim/model/evaluation_forward.h"
 #include "sim/model/graph_updates.h"
 #include "sim/model/input_loads.h"
 #include "sim/model/update_launches.h"
@@ -101,6 +102,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
   problem.update_kernels = options.update_kernels;
   problem.keeps_averages = options.keeps_averages;
   problem.clips_gradients = options.clips_gradients;
+  problem.evaluation = options.evaluation;
   problem.gradients = options.gradients;
   problem.platform = std::move(platform);
   const Device& device = problem.platform.devices.front();
@@ -164,6 +166,9 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.view_time = named.view_time;
   }
   if (std::optional<std::string> why = early_reader(problem)) return std::move(*why);
+  if (options.evaluation) {
+    if (std::optional<std::string> why = no_evaluation(problem.graph)) return std::move(*why);
+  }
   find_loads(problem.graph, problem.platform);
   for (const DeviceId one : device_classes(problem.platform, problem.platform.devices.size()).one) {
     const Device& each = problem.platform[one];

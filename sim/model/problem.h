@@ -9,6 +9,7 @@
 
 #include "sim/core/allocations.h"
 #include "sim/core/decisions.h"
+#include "sim/core/evaluation.h"
 #include "sim/core/mesh.h"
 #include "sim/core/platform.h"
 #include "sim/core/scaling.h"
@@ -30,6 +31,7 @@ struct Problem {
   UpdateKernels update_kernels = UpdateKernels::fused;  ///< of updates that --optimizer made
   bool keeps_averages = false;                          ///< of trained parameters, which updates renew
   bool clips_gradients = false;                         ///< by the norm of all of them, which updates wait for
+  std::optional<Evaluation> evaluation = {};            ///< between iterations
   std::optional<States> states;  ///< size of the states of updates that --optimizer made; by_dtype if parameters differ
   Gradients gradients = Gradients::fresh;
   Seconds view_time;                  ///< time that a graph trace gives for its views, which take none (core/views.h)
@@ -48,6 +50,7 @@ struct ProblemOptions {
   UpdateKernels update_kernels = UpdateKernels::fused;
   bool keeps_averages = false;
   bool clips_gradients = false;
+  std::optional<Evaluation> evaluation = {};
   Gradients gradients = Gradients::fresh;
   Backward backward = Backward::whole;
   Inner inner = Inner::together;

@@ -77,11 +77,33 @@ std::vector<PartsOutcome> on_one_device(const Problem& problem, std::span<const 
   return outcomes;
 }
 
+/// Of planners that know nothing of the evaluation: nothing of an iteration runs beside it.
+std::vector<PartsOutcome> plan_beside_evaluation(Problem problem, std::span<const Pass> passes,
+                                                 std::span<const std::optional<Bytes>> budgets) {
+  const Problem whole = problem;
+  problem.evaluation.reset();
+  std::vector<PartsOutcome> outcomes = plan_parts(problem, passes, budgets);
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    if (Infeasible* none = std::get_if<Infeasible>(&outcomes[b]); none == nullptr) {
+      outcomes[b] = with_evaluation(whole, std::get<PlannedParts>(std::move(outcomes[b])), budgets[b]);
+    } else if (none->smallest) {
+      const PartsOutcome least = plan_parts(problem, passes, std::span(&none->smallest, 1)).front();
+      if (const PlannedParts* made = std::get_if<PlannedParts>(&least)) {
+        const PartsOutcome needs = with_evaluation(whole, *made, std::nullopt);
+        const Infeasible* more = std::get_if<Infeasible>(&needs);
+        none->smallest = more != nullptr ? *more->smallest : std::get<PlannedParts>(needs).peak;
+      }
+    }
+  }
+  return outcomes;
+}
+
 }  // namespace
 
 std::vector<PartsOutcome> plan_parts(const Problem& problem, std::span<const Pass> passes,
                                      std::span<const std::optional<Bytes>> budgets) {
   EXPECTS(is_for(problem, passes));
+  if (problem.evaluation) return plan_beside_evaluation(problem, passes, budgets);
   const std::vector<Pass> memory = memory_passes(passes);
   const Pass* several = partitioning(passes);
   std::vector<PartsOutcome> outcomes = plans_with_hosts(problem, passes, budgets, [&](const Problem& timed) {

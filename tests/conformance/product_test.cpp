@@ -103,6 +103,7 @@ std::optional<std::string> wrong_with(const std::string& spec, const Setting& on
                                .optimizer = on.updates ? Optimizer::adam : Optimizer::none,
                                .keeps_averages = on.updates && seed % 2 == 0,
                                .clips_gradients = on.updates && seed % 5 == 0,
+                               .evaluation = seed % 7 == 0 ? std::optional(Evaluation{.every = 3}) : std::nullopt,
                                .gradients = seed % 3 == 0 ? Gradients::existing : Gradients::fresh,
                                .backward = backward_for(passes),
                                .inner = inner_for(passes)};

@@ -200,7 +200,7 @@ class Schemas(unittest.TestCase):
         """Of a plain plan, and of plans that pack, copy, share out operators and have stages."""
         chain, graph, pair = "tests/program/chain.json", "tests/program/graph.json", "h100_pair_cxl"
         for number, (trace, platform, strategy, more) in enumerate([
-                (chain, "ideal", "store_all", ()), (chain, pair, "offload_greedy", ("-m", "90 B", "--optimizer", "adam")),
+                (chain, "ideal", "store_all", ("--evaluate", "every=2")), (chain, pair, "offload_greedy", ("-m", "90 B", "--optimizer", "adam")),
                 (graph, "ideal", "store_all", ()), (chain, pair, "1f1b", ("--micro-batches", "2", "--optimizer", "sgd")),
                 ("transformer:layers=1,width=64,heads=4,sequence=16,view=graph", pair, "megatron(tensor=2)", ()),
                 ("mlp:layers=2,width=8,batch=4", "cpu_host", "quantize", ())]):
@@ -276,7 +276,7 @@ engine: event
                 "format": "plimsoll.experiment.v1", "name": "all", "traces": ["uniform:4", "uniform:{5..6}"], "platforms": "ideal",
                 "strategies": ["store_all", "rotor(slots={100, 500})"], "alias": {"four": "uniform:4"}, "micro_batches": [1, 2, "{4..8 factor 2}"],
                 "memory": {"from": "smallest", "to": "80 %", "count": 3}, "exclude": [{"traces": "uniform:4", "strategies": ["store_all"]}],
-                "optimizer": ["none", "adam"], "states": "fp32", "update_kernels": "fused", "ema": False, "clip_norm": True, "gradients": "new",
+                "optimizer": ["none", "adam"], "states": "fp32", "update_kernels": "fused", "ema": False, "clip_norm": True, "evaluate": "every=9,batches=2", "gradients": "new",
                 "engine": "event", "allocator": "cuda", "within": "live", "timelines": False, "timeout": "10 min", "memory_limit": "8 GB",
                 "presets": {"short": {"traces": ["uniform:4"], "memory": ["50 %", "capacity"]}}}, {
                 "format": "plimsoll.experiment.v1", "name": "zipped", "traces": ["uniform:4", "uniform:5"], "platforms": ["ideal"],

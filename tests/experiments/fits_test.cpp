@@ -343,4 +343,17 @@ TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") 
   CHECK(complaint("gpt2 -p h200 --margin 5") == "--margin: expected a share from 0 % to 100 %, found '5'\n");
 }
 
+TEST_CASE("fits counts an evaluation and batches before their turn", "[fits]") {
+  const std::string words = "vit_base -p rtx_4090_pcie4 --batch 8 --no-changes";
+  const auto plain = fits_of(words, 0), next = fits_of(words + " --prefetch-batches 1", 0),
+             evaluated = fits_of(words + " --evaluate every=100,batches=10,samples=512", 0);
+  const auto bytes = [](const Found& of, const char* key) { return of["needs"][key].get<std::int64_t>(); };
+  const std::int64_t batch = 2 * 8 * 3 * 224 * 224 + 8 * 8;  // in bf16, and labels
+  CHECK(next["needs"]["at_peak"]["batches on their way"] == batch);
+  CHECK(bytes(next, "live_bytes") - bytes(plain, "live_bytes") == batch);
+  CHECK(bytes(next, "reserved_bytes") - bytes(plain, "reserved_bytes") ==
+        22 << 20);  // segments of a large and a small pool
+  CHECK(evaluated["needs"]["peak"] == "in 'evaluation'");
+}
+
 }  // namespace plimsoll

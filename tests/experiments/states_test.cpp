@@ -1,10 +1,18 @@
 // Optimizer states and views through the whole program; synthetic transformers on every shipped platform.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "experiments/study/run.h"
+#include "sim/memory/step_orders.h"
+#include "sim/model/evaluation_forward.h"
+#include "strategies/compose/spec.h"
 #include "tests/experiments/run_program.h"
 
 namespace plimsoll {
@@ -66,6 +74,79 @@ TEST_CASE("the states that were taken are in text, JSON and schedule file, and c
   const ProgramRun without = plimsoll("simulate --strategy store_all --states fp32 " + model);
   CHECK(without.exit_code == 2);
   CHECK(without.err == "--states: 'fp32' needs an --optimizer, found none\n");
+}
+
+TEST_CASE("an evaluation is in text, JSON and schedule file, and wrong words are refused", "[program]") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "s.json").string(),
+                    model = "--trace gpt2:layers=2,width=64,heads=2,sequence=32,vocabulary=32,batch=4 --platform h200 ";
+  const std::string question = "simulate --strategy store_all --engine event --optimizer adam " + model;
+  const nlohmann::json plain = answer(question + "--json"),
+                       evaluated =
+                           answer(question + "--json --evaluate every=10,batches=5,samples=400 --schedule-out " + file),
+                       half = answer(question + "--json --evaluate every=10,batches=5,samples=200"),
+                       own = answer(question + "--json --evaluate every=10");
+  CHECK(plain["evaluation"].is_null());
+  CHECK(evaluated["evaluation"] == "every=10,batches=5,samples=400");
+  CHECK(own["evaluation"] == "every=10,batches=1");
+  CHECK(own["peak_bytes"] == plain["peak_bytes"]);
+  const auto number = [](const nlohmann::json& of, const char* key) { return of[key].get<double>(); };
+  const auto share = [&](const nlohmann::json& of) { return number(of, "makespan_s") - number(plain, "makespan_s"); };
+  CHECK(share(own) > 0);  // launches do not grow with samples, all else does
+  CHECK((share(evaluated) - share(half)) / 50 == Approx((share(half) - 5 * share(own)) / 49).epsilon(1e-6));
+  CHECK(evaluated["peak"]["op"] == "evaluation");
+  const auto beside = evaluated["peak"]["bytes_by_kind"]["parameter"].get<std::int64_t>() +
+                      evaluated["state_bytes"].get<std::int64_t>();
+  CHECK(evaluated["peak_bytes"].get<std::int64_t>() - beside == 2 * (half["peak_bytes"].get<std::int64_t>() - beside));
+  const nlohmann::json judged = answer("check --json --schedule " + file + " " + model);
+  CHECK(judged["legal"] == true);
+  CHECK(judged["peak_bytes"] == evaluated["peak_bytes"]);
+  CHECK(judged["makespan_s"] == evaluated["makespan_s"]);
+  const std::string summary = plimsoll(question + "--evaluate every=10").out;
+  CHECK(summary.find("of each iteration (every=10,batches=1)") != std::string::npos);
+  CHECK(summary.find("  evaluation ") != std::string::npos);
+  const auto refused = [&](const std::string& words, const std::string& why) {
+    const ProgramRun run = plimsoll("simulate --strategy store_all --evaluate " + words + " " + model);
+    CHECK(run.exit_code == 2);
+    CHECK(run.err == "--evaluate: " + why + "\n");
+  };
+  refused("batches=2", "expected every=N[,batches=N][,samples=N], found 'batches=2'");
+  refused("every=0", "every: expected a whole number from 1 to 1000000, found '0'");
+  refused("every=2,often=3", "expected every=N[,batches=N][,samples=N], found 'often=3'");
+  refused("every=2,every=3", "every: given twice");
+  const ProgramRun unknown =
+      plimsoll("simulate -s store_all --evaluate every=2,samples=9 -t resnet18_ops_b8_cpu -p cpu_host");
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err ==
+        "--evaluate: samples=9: how many samples a micro-batch of 'resnet18_ops_b8_cpu' has is not known\n");
+  const ProgramRun pipeline = plimsoll(
+      "simulate -s gpipe --micro-batches 2 --evaluate every=2 -t "
+      "transformer:layers=4 -p h100_sxm_8");
+  CHECK(pipeline.exit_code == 2);
+  CHECK(pipeline.err.find("has only a part of the network") != std::string::npos);
+}
+
+// On an H100, where each stage ran without gradients.
+TEST_CASE("an evaluation of a measured model asks for what PyTorch asked for", "[program]") {
+  const std::string measured = "validate/results/2026-11-26_h100/pytorch_gpt2_";
+  const Question question{.trace = measured + "trace.json",
+                          .platform = measured + "platform.yaml",
+                          .strategy = parse_pipeline("store_all", "test"),
+                          .evaluation = Evaluation{},
+                          .engine = Engine::event};
+  const BudgetedProblem made = budgeted_problem_of(question);
+  const Answer plain = answer(question, made.problem, std::span(&made.budget, 1)).front();
+  const StepOrders orders = step_orders(made.problem, *plain.schedule);
+  REQUIRE(orders.evaluation);
+  std::vector<std::int64_t> sizes;
+  std::int64_t now = 0, most = 0;
+  for (const std::int64_t n : *orders.evaluation) {
+    if (n > 0) sizes.push_back(n);
+    now += n > 0 ? n : -std::exchange(sizes.at(static_cast<std::size_t>(-n) - 1), 0);
+    most = std::max(most, now);
+  }
+  CHECK(now == 0);
+  CHECK(evaluation_bytes(made.problem.graph, Evaluation{}) == Bytes{most});
 }
 
 TEST_CASE("an op trace without updates is given them", "[program]") {

@@ -175,6 +175,18 @@ void read_count(std::uint32_t& count, JsonCursor c) {
   if (count == 0) c.complain("expected at least 1, found 0");
 }
 
+const Field<Evaluation, JsonCursor> evaluation_fields[] = {
+    {"every", required, [](Evaluation& e, JsonCursor c) { read_count(e.every, c); }},
+    {"batches", required, [](Evaluation& e, JsonCursor c) { read_count(e.batches, c); }},
+    {"size", required,
+     [](Evaluation& e, JsonCursor c) {
+       e.size = c.number();
+       if (e.size <= 0 || e.size > largest_evaluation) {
+         c.complain(fmt::format("expected above 0, at most {:g} micro-batches, {}", largest_evaluation, c.found()));
+       }
+     }},
+};
+
 const Field<Schedule, JsonCursor> schedule_fields[] = {
     schema_field<Schedule, JsonCursor>,
     {"format", required, read_format},
@@ -192,6 +204,8 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"update_kernels", optional, [](Schedule& s, JsonCursor c) { s.update_kernels = enumerator<UpdateKernels>(c); }},
     {"ema", optional, [](Schedule& s, JsonCursor c) { s.keeps_averages = c.boolean(); }},
     {"clip_norm", optional, [](Schedule& s, JsonCursor c) { s.clips_gradients = c.boolean(); }},
+    {"evaluation", optional,
+     [](Schedule& s, JsonCursor c) { read_fields(c, evaluation_fields, s.evaluation.emplace()); }},
     {"gradients", required, [](Schedule& s, JsonCursor c) { s.gradients = enumerator<Gradients>(c); }},
     {"versions", optional, [](Schedule& s, JsonCursor c) { s.updates.versions = enumerator<Versions>(c); }},
     {"update_every", optional, [](Schedule& s, JsonCursor c) { read_count(s.updates.every, c); }},

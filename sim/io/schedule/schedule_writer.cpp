@@ -113,6 +113,9 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
   }
   if (schedule.keeps_averages) object["ema"] = true;
   if (schedule.clips_gradients) object["clip_norm"] = true;
+  if (const std::optional<Evaluation>& each = schedule.evaluation) {
+    object["evaluation"] = {{"every", each->every}, {"batches", each->batches}, {"size", each->size}};
+  }
   object["gradients"] = written(schedule.gradients);
   if (!schedule.updates.are_synchronous()) {
     object["versions"] = written(schedule.updates.versions);

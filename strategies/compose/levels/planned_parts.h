@@ -37,4 +37,7 @@ struct Plan {
 
 Plan plan_of(const Problem&, const PlannedParts&, std::optional<Bytes> budget);
 
+/// What is promised of parts where the problem's evaluation, of which their planner knew nothing, comes before them.
+PartsOutcome with_evaluation(const Problem&, PlannedParts, std::optional<Bytes> budget);
+
 }  // namespace plimsoll
