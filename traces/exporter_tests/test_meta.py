@@ -42,11 +42,34 @@ class MetaTrace(WithFolder):
                 self.assertEqual(meta["source"]["buffers_changed"], measured["source"]["buffers_changed"])
                 self.assertEqual({op["workspace_bytes"] for op in meta["ops"]}, {0})
 
-    def test_any_other_model_is_one_stage_with_the_same_operations(self):
+    def test_any_other_model_has_the_same_operations(self):
         """Stages order their parameters, which have the same names."""
         meta, measured = (by_name(self.trace_of(f"{MODELS}:unet", "--graph", *more)) for more in (("--meta",), ()))
         self.assertEqual(meta, measured)
-        self.assertEqual({op["stage"] for op in self.trace_of(f"{MODELS}:unet", "--graph", "--meta")["ops"]}, {0})
+
+    def test_stages_of_any_other_model_are_the_modules_of_its_lists(self):
+        parts = {"forward": {}, "backward": {}}
+        trace = self.trace_of(f"{MODELS}:encoder_decoder", "--graph", "--meta")
+        names, tensors = trace["source"]["stages"], trace["tensors"]
+        for op in trace["ops"]:
+            for i in op["inputs"] if op["phase"] == "forward" else op["outputs"]:
+                i = i if op["phase"] == "forward" else tensors[i].get("gradient_of", i)
+                if tensors[i]["kind"] == "parameter":
+                    parts[op["phase"]].setdefault(names[op["stage"]], set()).add(tensors[i]["name"])
+        # Names of parameters say in which module they are.
+        layers = ["encoder.0", "encoder.1", "decoder.0", "decoder.1"]
+        self.assertEqual(names, ["model", *layers[:2], *layers[2:], "behind decoder.1"])
+        for phase, found in parts.items():
+            self.assertEqual(found["model"], {"source.weight", "target.weight"}, phase)
+            self.assertEqual(found["behind decoder.1"], {"head.weight", "head.bias"}, phase)
+            for layer in layers:
+                self.assertTrue(len(found[layer]) >= 12 and all(name.startswith(f"{layer}.") for name in found[layer]), (phase, layer, found[layer]))
+        self.assertEqual([op["stage"] for op in trace["ops"] if op["phase"] == "forward"],
+                         sorted(op["stage"] for op in trace["ops"] if op["phase"] == "forward"))
+        # A U-Net's lists of blocks, and of convolutions between them; what pools between blocks is of none.
+        named = self.trace_of(f"{MODELS}:unet", "--graph", "--meta")["source"]["stages"]
+        self.assertEqual(named[:3], ["down.0", "behind down.0", "down.1"])
+        self.assertEqual(named[-2:], [name for name in named if name.startswith(("up", "behind up"))][-2:])
 
     def test_what_backwards_read_is_what_hooks_count_where_the_model_runs(self):
         from plimsoll.torch.outside import storages_seen_by_python  # needs torch

@@ -4,9 +4,39 @@ import os
 import re
 import unittest
 
-from .support import NO_TORCH, WithFolder, run, torch
+from .support import MODELS, NO_TORCH, WithFolder, run, torch
 
 GPT = ("--width", "16", "--heads", "2", "--sequence", "8", "--vocabulary", "50", "--batch", "2", "--dropout", "0.1")
+
+
+LISTS = f'''
+import sys
+
+sys.path.insert(0, "{os.path.dirname(MODELS)}")
+import torch
+from models import WORDS, Gpt, cross_entropy
+
+
+class ByTurns(Gpt):
+    def forward(self, tokens):
+        masks = [torch.ones(8, 8, dtype=torch.bool).triu(k) for k in (1, 2)]
+        x = self.tokens(tokens)
+        for k, block in enumerate(self.blocks):
+            x = block(x, masks[k % 2])
+        return self.head(self.norm(x))
+
+
+def words():
+    return torch.randint(WORDS, (2, 8))
+
+
+def of(kind, layers):
+    return lambda: (kind(layers=layers, width=16, heads=2, length=8), cross_entropy, words(), words())
+
+
+two, three, six = (of(Gpt, layers) for layers in (2, 3, 6))
+turns4, turns6, turns8 = (of(ByTurns, layers) for layers in (4, 6, 8))
+'''
 
 
 def loop_of(op):
@@ -41,6 +71,21 @@ class RepeatedLayers(WithFolder):
         # The first layer's input has no gradient: three of four are equal.
         wide = ("--meta", "--width", "8", "--batch", "2")
         self.assertEqual(canonical(self.of("mlp", 4, *wide, "--repeat", "layers=6")), canonical(self.of("mlp", 7, *wide)))
+
+    def test_layers_in_a_list_of_any_other_model_are_found(self):
+        path = os.path.join(self.folder.name, "lists.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(LISTS)
+        of = lambda name, *more: self.measured(f"{path}:{name}", "1", "sweep", ("--graph", "--meta", *more))
+        whole = canonical(of("six"))
+        for name in ("two", "three"):
+            self.assertEqual(canonical(of(name, "--repeat", "layers=6")), whole, name)
+        # Two masks by turns: a layer is two modules.
+        whole = canonical(of("turns8"))
+        for name in ("turns4", "turns6"):
+            self.assertEqual(canonical(of(name, "--repeat", "layers=4")), whole, name)
+        done = run("--model", f"{path}:turns6", "--graph", "--meta", "--repeat", "layers=2", "-o", os.path.join(self.folder.name, "none.json"))
+        self.assertEqual(done.stderr, "export_pytorch.py: --repeat layers=2: the model has 3 equal layers in a row\n")
 
     def test_a_trace_says_how_many_layers_were_run(self):
         trace = self.of("gpt", 2, *GPT, "--meta", "--repeat", "layers=3")

@@ -22,6 +22,7 @@ class Chain:
     description: str = ""
     precision: typing.Callable = contextlib.nullcontext  # entered around each stage's forward: autocast
     whole: typing.Callable = None   # runs the model as it is, up to the loss; None: the stages in a row are the model
+    layers: list = ()               # (name, module) within the only stage that begin stages of a graph (layers.py)
     names: dict = None              # of parameters and buffers, by id; None: "stage.name"
     on_others: typing.Callable = lambda: ()  # the same chain on other batches (other_batch.py), for a pass or two
     pytorch: dict = None            # how plans name stages and boundaries: `pytorch` of the trace's source

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import executor
 from .errors import MeasurementError, UsageError, first_line
+from .layers import StagesOfLayers
 from .live_bytes import SweepCounter
 from .loops import Loops
 from .memory import LiveProbe
@@ -113,14 +114,14 @@ def recorded(chain, clock, counter, watch=None):
     """One plain iteration under a recorder: with a clock for times, with a counter for workspaces, with a watch for what may run once only."""
     recorder = Recorder(chain, clock, counter, watch)
     x = chain.input
-    with recorder, torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, recorder.takes_back):
+    with recorder, recorder.layers.watched(), torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, recorder.takes_back):
         for k, stage in enumerate(chain.stages):
             recorder.stage, given = k, {id(tensor) for tensor in tensors_in(x)}
             with chain.precision():
                 x = stage.module(x)
             for tensor in tensors_in(x):
                 if tensor.requires_grad and id(tensor) not in given:
-                    tensor.register_hook(recorder.enters_backward_of(k))
+                    tensor.register_hook(recorder.enters_backward_of(recorder.stage))
         del tensor
         recorder.phase = "backward"
         x.backward()
@@ -162,7 +163,8 @@ class Recorder(TorchDispatchMode):
     def __init__(self, chain, clock, counter, watch):
         super().__init__()
         self.chain, self.clock, self.counter, self.watch = chain, clock, counter, watch
-        self.phase, self.stage = "forward", 0
+        self.phase, self.stage, self.names = "forward", 0, [stage.name for stage in chain.stages]
+        self.layers = StagesOfLayers(self, chain.layers)
         self.tensors, self.ops, self.marks = [], [], []
         self.made = []    # of each operation: of each tensor of its result the number, None where it has no memory of its own
         self.values = {}  # address -> (weak reference to the storage, index of its present tensor)
@@ -227,6 +229,8 @@ class Recorder(TorchDispatchMode):
         result, marks, peak = self.run(func, args, kwargs)
         outputs = tensors_in([result])
         views = is_view(func, arguments, outputs)
+        if not views:
+            self.layers.before_operation()
         if self.watch:
             self.watch.behind([*args, *kwargs.values()], self.stage, before, written, views)
         if not views:
@@ -248,7 +252,7 @@ class Recorder(TorchDispatchMode):
     def add_operation(self, func, args, result, arguments, addresses, inputs, mutates, peak):
         name = operation_name(func)
         inputs, self.held = list(dict.fromkeys(inputs + self.held)), []
-        label = f"{self.chain.stages[self.stage].name}.{name}.{len(self.ops)}"
+        label = f"{self.names[self.stage]}.{name}.{len(self.ops)}"
         kind = "activation" if self.phase == "forward" else "gradient"
         outputs, fresh_bytes, made = [], 0, []
         for tensor in tensors_in([result]):

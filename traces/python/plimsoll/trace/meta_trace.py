@@ -15,6 +15,7 @@ from torch import nn
 from .chain import Chain, Loss, Stage
 from .errors import UsageError, first_line
 from .graph_trace import recorded
+from .layers import layers_of
 from .runs_once import WatchOfShapes
 from .storages import storage_bytes
 from .work import BYTES_MOVED_RULE, FLOPS_RULE
@@ -36,10 +37,11 @@ class Whole(nn.Module):
 
 
 def whole_chain(subject, precision=contextlib.nullcontext):
-    """Modules in a row are stages; any other model is one."""
+    """Modules in a row are stages; of any other model the modules of its lists."""
     if subject.pairs is None:
         names = {id(tensor): name for name, tensor in (*subject.model.named_parameters(), *subject.model.named_buffers())}
-        return Chain(subject.name, [Stage("model", Whole(subject))], subject.input, subject.description, precision, names=names)
+        return Chain(subject.name, [Stage("model", Whole(subject))], subject.input, subject.description, precision,
+                     layers=layers_of(subject.model), names=names)
     stages = [Stage(name, module) for name, module in subject.pairs]
     if subject.loss is not None:
         stages.append(Stage("loss", Loss(subject.loss, subject.targets)))
@@ -66,7 +68,7 @@ def graph_without_times(chain):
         "name": f"{chain.name}_ops",
         "source": {
             "model": chain.description,
-            "stages": [stage.name for stage in chain.stages],
+            "stages": graph.names,
             "times": "none: a platform gives them by flops and bytes",
             "workspaces": "unknown, written as 0: nothing was computed",
             "buffers_changed": sorted(watch.changed),

@@ -5,40 +5,57 @@ the last layer reads: what it makes itself, its own parameters, what all layers 
 last one reads of the one before. Its backward gets its gradients likewise from the layer behind it.
 """
 
+import dataclasses
+
 from .errors import UsageError
 
 OF_THE_WHOLE = ("check", "spread", "pytorch", "at_most", "update")  # parts of the source that are of the model as it was run
 
 
 def repeated(trace, layers):
-    """The trace with so many layers. Raises UsageError where it has no two equal ones in a row, more than `layers`, or layers that reach into others."""
-    row = LayersInARow(trace)
-    if layers < row.count:
-        raise UsageError(f"--repeat layers={layers}: the model has {row.count} equal layers in a row")
-    return Copies(trace, row, layers - row.count).trace() if layers > row.count else trace
+    """The trace with so many layers. Raises UsageError where it has no two equal ones in a row, more than `layers`, or layers that reach into others.
+
+    Stages may be equal and read different things from before them, such as masks by turns: then two stages are a layer.
+    """
+    problem = None
+    for row in rows_of_equal_layers(trace):
+        try:
+            copy = Copies(trace, row, max(1, layers - row.count)).trace()
+        except UsageError as error:
+            problem = problem or error
+            continue
+        if layers < row.count:
+            raise UsageError(f"--repeat layers={layers}: the model has {row.count} equal layers in a row")
+        return copy if layers > row.count else trace
+    raise problem or UsageError("--repeat: no two equal layers stand in a row")
 
 
+def rows_of_equal_layers(trace):
+    """Of each period the row with most operations; of all periods those with most first, then the shortest period."""
+    tensors = trace["tensors"]
+    shapes = lambda numbers: tuple((tuple(tensors[i]["shape"]), tensors[i]["dtype"], tensors[i]["kind"]) for i in numbers)
+    stages = [[] for _ in trace["source"]["stages"]]
+    for op in trace["ops"]:
+        stages[op["stage"]].append((op["kind"], op["phase"], op.get("flops"), op["bytes"], shapes(op["inputs"]), shapes(op["outputs"])))
+    found = {}
+    for period in range(1, len(stages) // 2 + 1):
+        for first in range(len(stages) - period):
+            count = 1
+            while stages[first:first + period] == stages[first + count * period:first + (count + 1) * period]:
+                count += 1
+            size = sum(map(len, stages[first:first + count * period]))
+            if count > 1 and size > found.get(period, (0, None))[0]:
+                found[period] = (size, LayersInARow(first, period, count))
+    return [row for _, row in sorted(found.values(), key=lambda each: (-each[0], each[1].period))]
+
+
+@dataclasses.dataclass
 class LayersInARow:
-    """The stages of the longest row of equal layers: from stage `first` on `count` times `period`."""
+    """From stage `first` on `count` times `period` stages."""
 
-    def __init__(self, trace):
-        tensors = trace["tensors"]
-        shapes = lambda numbers: tuple((tuple(tensors[i]["shape"]), tensors[i]["dtype"], tensors[i]["kind"]) for i in numbers)
-        stages = [[] for _ in trace["source"]["stages"]]
-        for op in trace["ops"]:
-            stages[op["stage"]].append((op["kind"], op["phase"], op.get("flops"), op["bytes"], shapes(op["inputs"]), shapes(op["outputs"])))
-        found = (0, 0, 0, 0)
-        for period in range(1, len(stages) // 2 + 1):
-            for first in range(len(stages) - period):
-                count = 1
-                while stages[first:first + period] == stages[first + count * period:first + (count + 1) * period]:
-                    count += 1
-                size = sum(map(len, stages[first:first + count * period]))
-                if count > 1 and size > found[0]:
-                    found = (size, first, period, count)
-        _, self.first, self.period, self.count = found
-        if not self.count:
-            raise UsageError("--repeat: no two equal layers stand in a row")
+    first: int
+    period: int
+    count: int
 
     def layer_of(self, stage):
         """Its number; -1 before the row, `count` behind it."""
