@@ -68,12 +68,6 @@ void read_boundary_uses(StageDraft& draft, JsonCursor cursor) {
       [&](JsonCursor element) { read_fields(element, boundary_use_fields, draft.stage.boundary_uses.emplace_back()); });
 }
 
-double above_zero(JsonCursor cursor) {
-  const double value = cursor.number();
-  if (!(value > 0)) cursor.complain("expected more than 0, " + cursor.found());
-  return value;
-}
-
 const Field<StageKernel, JsonCursor> kernel_fields[] = {
     {"kind", required, [](StageKernel& k, JsonCursor c) { k.kernel.kind = one_of<KernelKind>(c); }},
     {"dtype", optional, [](StageKernel& k, JsonCursor c) { k.kernel.dtype = c.string(); }},

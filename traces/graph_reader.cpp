@@ -73,6 +73,8 @@ const Field<OpDraft, JsonCursor> op_fields[] = {
     {"flops", optional, [](OpDraft& d, JsonCursor c) { d.op.flops = c.flops(); }},
     {"bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.bytes_moved = c.bytes(); }},
     {"kernels", optional, [](OpDraft& d, JsonCursor c) { d.op.kernels = c.number(); }},
+    {"launches", optional, [](OpDraft& d, JsonCursor c) { d.op.launches = above_zero(c); }},
+    {"traffic", optional, [](OpDraft& d, JsonCursor c) { d.op.traffic = above_zero(c); }},
     {"workspace_bytes", optional, [](OpDraft& d, JsonCursor c) { d.op.workspace = c.bytes(); }},
     {"inputs", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.inputs, c); }},
     {"outputs", optional, [](OpDraft& d, JsonCursor c) { read_tensor_ids(d.op.outputs, c); }},

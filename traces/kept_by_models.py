@@ -4,7 +4,7 @@ experts move: tests compare the formulas with these figures.
 
     python3 traces/kept_by_models.py
 
-It needs PyTorch 2 and transformers. A layer keeps what a model of two layers keeps more than one of one layer, counted by
+It needs PyTorch 2, transformers and peft. A layer keeps what a model of two layers keeps more than one of one layer, counted by
 storage, without parameters (kept_by_llama.py).
 """
 
@@ -160,6 +160,35 @@ def lora_of_llama(layers):
         def to(self, dtype):
             self.model = peft.get_peft_model(model.to(dtype), config)
             self.model.enable_input_require_grads()
+            return self
+
+        def forward(self, **inputs):
+            return self.model(**inputs)
+
+    return Adapted()
+
+
+# Attention's projections, by the ends of their names.
+PROJECTIONS = {"gpt2": r".*attn\.(c_attn|c_proj)", "bert": r".*attention\.(self\.(query|key|value)|output\.dense)",
+               "distilbert": r".*attention\.(q|k|v|out)_lin", "vit": r".*attention\.(q|k|v|o)_proj",
+               "phi": r".*self_attn\.((q|k|v)_proj|dense)", "whisper": r".*attn\.(q|k|v|out)_proj", "t5": r".*Attention\.(q|k|v|o)",
+               "t5_gated": r".*Attention\.(q|k|v|o)"}
+
+
+def with_adapters(module, name):
+    """The same adapters; the first layer's input has no gradient."""
+    import peft
+    return peft.get_peft_model(module, peft.LoraConfig(r=4, lora_dropout=0.0, target_modules=PROJECTIONS[name]))
+
+
+def lora_of(build, *layers):
+    class Adapted(torch.nn.Module):
+        def to(self, dtype):
+            self.model = build(*layers).to(dtype)
+            if len(layers) == 1:
+                self.model = with_adapters(self.model, build.__name__)
+            else:  # what gives it its sound or words
+                self.model.model = with_adapters(self.model.model, build.__name__)
             return self
 
         def forward(self, **inputs):
@@ -437,6 +466,14 @@ def main():
         for dtype in (torch.bfloat16, torch.float32):
             one, heard, said = (kept_of(model(*layers).to(dtype), tokens) for layers in ((1, 1), (2, 1), (1, 2)))
             print(f"{model.__name__}, {dtype}: kept by a layer of the encoder {heard - one} B, of the decoder {said - one} B")
+    for model in (gpt2, bert, distilbert, vit, phi):
+        for dtype in (torch.bfloat16, torch.float32):
+            one, two = (kept_of(lora_of(model, layers).to(dtype), tokens) for layers in (1, 2))
+            print(f"{model.__name__} with adapters, {dtype}: kept by a layer {two - one} B")
+    for model in (whisper, t5, t5_gated):
+        for dtype in (torch.bfloat16, torch.float32):
+            one, heard, said = (kept_of(lora_of(model, *layers).to(dtype), tokens) for layers in ((1, 1), (2, 1), (1, 2)))
+            print(f"{model.__name__} with adapters, {dtype}: kept by a layer of the encoder {heard - one} B, of the decoder {said - one} B")
     for dtype in (torch.bfloat16, torch.float32):
         capped, plain = gemma2(1), gemma2(1)
         plain.config.final_logit_softcapping = None

@@ -35,6 +35,12 @@ std::vector<std::uint32_t> read_indices(JsonCursor cursor) {
   return indices;
 }
 
+double above_zero(JsonCursor cursor) {
+  const double value = cursor.number();
+  if (!(value > 0)) cursor.complain("expected more than 0, " + cursor.found());
+  return value;
+}
+
 std::vector<std::int64_t> read_shape(JsonCursor cursor) {
   std::vector<std::int64_t> shape;
   cursor.array([&](JsonCursor element) {

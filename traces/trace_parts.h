@@ -17,6 +17,7 @@ Graph read_graph(JsonDocument&);
 Source read_source(JsonCursor);
 std::vector<std::uint32_t> read_indices(JsonCursor);
 std::vector<std::int64_t> read_shape(JsonCursor);
+double above_zero(JsonCursor);
 
 /// Elements say their own number where they like; a wrong one means that references are not what they seem.
 void check_id(JsonCursor id, std::size_t position);

@@ -149,6 +149,8 @@ Json op_json(const Op& op) {
   if (op.flops) json["flops"] = op.flops->count;
   if (op.bytes_moved) json["bytes"] = op.bytes_moved->count;
   if (op.kernels) json["kernels"] = *op.kernels;
+  if (op.launches != 1) json["launches"] = op.launches;
+  if (op.traffic != 1) json["traffic"] = op.traffic;
   json["workspace_bytes"] = op.workspace.count;
   if (op.nograd_workspace) json["nograd_workspace_bytes"] = op.nograd_workspace->count;
   if (op.accumulate_workspace) json["accumulate_workspace_bytes"] = op.accumulate_workspace->count;

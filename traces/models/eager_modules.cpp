@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "sim/io/input_error.h"
+
 namespace plimsoll {
 namespace {
 
@@ -15,12 +17,19 @@ std::string number_type(std::string_view precision) {
   return std::string(precision == "amp" ? "bf16" : precision);
 }
 
+/// "a e" of "b s a! e!".
+std::string behind_tokens(std::string axes) {
+  std::erase(axes, '!');
+  return axes.substr(std::string_view("b s ").size());
+}
+
 constexpr std::string_view wide_axes = "b s f";
 
 }  // namespace
 
-EagerModules::EagerModules(std::string model, std::string_view precision, FlopsPerSecond rate)
-    : FormulaGraph(std::move(model), number_type(precision), rate), is_mixed_(precision == "amp") {
+EagerModules::EagerModules(std::string model, std::string_view precision, FlopsPerSecond rate, std::uint32_t lora)
+    : FormulaGraph(std::move(model), number_type(precision), rate), lora_(lora), is_mixed_(precision == "amp") {
+  if (is_frozen()) freeze();
   narrow_ = {element_, precision == "tf32" ? "fp32" : number_type(precision)};
   wide_ = is_mixed_ ? fp32_ : narrow_;
   if (is_mixed_)
@@ -47,6 +56,24 @@ EagerModules::Made EagerModules::converted(TensorId x, const Type& type, const s
 
 EagerModules::Products EagerModules::product(const std::string& name, const Product& of, TensorId x, TensorId weight,
                                              std::optional<TensorId> bias) {
+  const Products plain = plain_product(name, of, x, weight, bias);
+  if (!is_adapted(name)) return plain;
+  const AdapterAxes axes{behind_tokens(of.x), behind_tokens(of.made), behind_tokens(of.joined.value_or(of.made))};
+  const Adapted own = adapted(plain.outs, x, name, axes);
+  return {own.outs, [=, this](TensorId d) {
+            const auto [dmade, added] = own.backward(d);
+            const TensorId through = plain.backward(dmade);
+            const Type type = type_of(through);
+            const TensorId sum = tensor((*this)[through].name + " (adapter)", TensorKind::gradient,
+                                        (*this)[through].shape, type.bytes, type.name);
+            const std::string in = "b s " + axes.input;
+            backward(name, " (adapter)", {"add", in + ", " + in + " -> " + in}, {through, added}, {sum});
+            return sum;
+          }};
+}
+
+EagerModules::Products EagerModules::plain_product(const std::string& name, const Product& of, TensorId x,
+                                                   TensorId weight, std::optional<TensorId> bias) {
   const Made w = converted(weight, narrow_, name + ".weight.to", of.weight);
   const Made input = converted(x, narrow_, name + ".input.to", of.x);
   std::optional<Made> b;
@@ -87,15 +114,25 @@ EagerModules::Made EagerModules::layer_norm(TensorId x, const std::string& name,
   const TensorId mean = made_value(name + ".mean", by_token, fp32_), root = made_value(name + ".root", by_token, fp32_);
   const TensorId out = like(name + ".out", x, type_of(x));
   forward(name, {"layer_norm", "b s w!, w, w -> b s w, b s, b s"}, {x, scale, shift}, {out, mean, root});
-  return {out, [=, this](TensorId d) {
-            const TensorId dx = gradient(x);
-            // One kernel for the input, one for the parameters; both read the gradient and the input.
-            const double moved = 5 * static_cast<double>((*this)[x].bytes.count);
-            backward(name, "",
-                     {.kind = "layer_norm", .loop = "b s w!, b s w, b s, b s, w -> b s w, w, w", .moved = moved},
-                     {d, x, mean, root, scale}, {dx, gradient(scale), gradient(shift)});
-            return dx;
-          }};
+  return {
+      out, [=, this](TensorId d) {
+        const TensorId dx = gradient(x);
+        if (is_frozen()) {
+          backward(name, "", {"layer_norm", "b s w!, b s w, b s, b s, w -> b s w"}, {d, x, mean, root, scale}, {dx});
+          return dx;
+        }
+        // One kernel for the input, one for the parameters; both read the gradient and the input.
+        const double moved = 5 * static_cast<double>((*this)[x].bytes.count);
+        backward(name, "", {.kind = "layer_norm", .loop = "b s w!, b s w, b s, b s, w -> b s w, w, w", .moved = moved},
+                 {d, x, mean, root, scale}, {dx, gradient(scale), gradient(shift)});
+        return dx;
+      }};
+}
+
+void EagerModules::keep(TensorId logits) {
+  // The op that reads them last is that of the first table.
+  if (is_frozen()) throw InputError(model() + ": lora: not with logits=end");
+  kept_logits_ = logits;
 }
 
 EagerModules::Made EagerModules::gelu_of_kernels(TensorId x, const std::string& name) {
@@ -181,7 +218,7 @@ void EagerModules::loss_of_rows(TensorId logits, const std::string& rows, const 
   const auto width = static_cast<double>(computed.bytes), given_width = static_cast<double>(type_of(logits).bytes);
   const bool is_converted = !(type_of(logits) == computed);
   const std::string words = rows + " v";
-  if (keeps_to_the_end) kept_logits_ = logits;
+  if (keeps_to_the_end) keep(logits);
   TensorId read = logits;
   if (is_converted) {
     read = made_value("logits in " + computed.name, shape, computed);
@@ -216,7 +253,7 @@ void EagerModules::loss_of_rows(TensorId logits, const std::string& rows, const 
 }
 
 TensorId EagerModules::given_gradient(TensorId logits, bool keeps_to_the_end) {
-  if (keeps_to_the_end) kept_logits_ = logits;
+  if (keeps_to_the_end) keep(logits);
   const Type type = type_of(logits);
   return tensor("gradient of logits", TensorKind::input, (*this)[logits].shape, type.bytes, type.name);
 }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "sim/core/graph.h"
 #include "traces/models/formula_graph.h"
@@ -25,7 +27,8 @@ class EagerModules : protected FormulaGraph {
   static constexpr std::array<std::string_view, 2> logits_kept{"loss", "end"};
 
  protected:
-  EagerModules(std::string model, std::string_view precision, FlopsPerSecond rate);
+  /// `lora`: the rank of fp32 adapters of attention's projections, which alone are trained; 0: all is.
+  EagerModules(std::string model, std::string_view precision, FlopsPerSecond rate, std::uint32_t lora = 0);
 
   struct Type {
     std::int64_t bytes = 0;
@@ -39,6 +42,7 @@ class EagerModules : protected FormulaGraph {
     std::function<TensorId(TensorId)> backward;
   };
 
+  bool is_frozen() const { return lora_ > 0; }
   bool is_mixed() const { return is_mixed_; }
   bool is_narrow() const { return narrow_.bytes < 4; }
   /// Of parameters and of sums along the model.
@@ -74,9 +78,23 @@ class EagerModules : protected FormulaGraph {
     std::vector<TensorId> outs;
     std::function<TensorId(TensorId)> backward;
   };
-  /// With copies in bf16 of x and of parameters under autocast.
+  /// With copies in bf16 of x and of parameters under autocast, and with its adapter, if it has one.
   Products product(const std::string& name, const Product& of, TensorId x, TensorId weight,
                    std::optional<TensorId> bias);
+
+  /// Axes behind those of tokens: of the input, of what was made, and of that where it is one of several.
+  struct AdapterAxes {
+    std::string input, output, joined;
+    bool sum_is_narrow = false;  ///< peft's Linear4bit adds to a copy of what was made, in its type
+  };
+  /// What a product made with what its adapter adds. `backward` makes the gradient of what the product made, and that
+  /// part of its input's that the adapter makes.
+  struct Adapted {
+    Ids outs;
+    std::function<std::pair<TensorId, TensorId>(TensorId)> backward;
+  };
+  /// Two products in fp32 on a copy of the input, as peft makes them of layers in bf16 (Hu et al., "LoRA", 2021).
+  Adapted adapted(const Ids& made, TensorId x, const std::string& name, const AdapterAxes& axes);
 
   /// Layer norm of the last of three axes: in fp32 under autocast.
   Made layer_norm(TensorId x, const std::string& name, std::int64_t width);
@@ -123,6 +141,24 @@ class EagerModules : protected FormulaGraph {
   void token_table_backward(const std::string& of, TensorId tokens, TensorId d, TensorId table, bool adds);
 
  private:
+  /// What a product made and what its adapter adds; `backward` makes the gradients of both.
+  struct AdapterSum {
+    Ids outs;
+    std::function<std::pair<TensorId, TensorId>(TensorId)> backward;
+  };
+  /// In fp32, and then converted, as peft's Linear. `whole`: of the gradient of all that was made.
+  AdapterSum added_wide(const Ids& made, const Ids& scaled, const std::string& name, const AdapterAxes& axes,
+                        const Shape& whole);
+  AdapterSum added_narrow(TensorId made, TensorId scaled, const std::string& name, const std::string& axes);
+  /// Logits, until the last op of the backward.
+  void keep(TensorId logits);
+  Ids each_like(const Ids& of, const std::string& name, const Type& type);
+  /// Attention's, to themselves and to an encoder.
+  bool is_adapted(const std::string& product) const;
+  Products plain_product(const std::string& name, const Product& of, TensorId x, TensorId weight,
+                         std::optional<TensorId> bias);
+
+  std::uint32_t lora_;
   bool is_mixed_;
   Type wide_, narrow_, fp32_{4, "fp32"};
   std::optional<TensorId> kept_logits_;

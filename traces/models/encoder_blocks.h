@@ -3,6 +3,7 @@
 // one kernel, and what a classifier reads of the first position.
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,7 @@ struct EncoderSizes {
   std::int64_t samples = 1, positions = 1, width = 1, heads = 1, inner = 1;
   bool is_eager = false, has_dropout = false;
   bool is_decoder = false;  ///< OPT: attention is causal, queries are scaled by a kernel, weights are not dropped
+  std::uint32_t lora = 0;   ///< as EagerModules takes it
 };
 
 // Loops name samples b, positions s and t, width w, heads a, numbers of a head e, inner numbers f, classes v.
@@ -23,7 +25,7 @@ struct EncoderSizes {
 class EncoderBlocks : protected EagerModules {
  protected:
   EncoderBlocks(std::string model, std::string_view precision, FlopsPerSecond rate, const EncoderSizes& sizes)
-      : EagerModules(std::move(model), precision, rate), sizes_(sizes) {}
+      : EagerModules(std::move(model), precision, rate, sizes.lora), sizes_(sizes) {}
 
   struct Attends {
     bool is_causal = false;

@@ -24,6 +24,7 @@ struct BertGraph {
   std::uint32_t logits = 0;   ///< which of EagerModules::logits_kept
   std::uint32_t attention = 0, dropout = 0;  ///< which of EagerModules::attentions, of no_or_yes
   std::uint32_t loss = 1;                    ///< which of EagerModules::no_or_yes: else the caller has it
+  std::uint32_t lora = 0;                    ///< rank of adapters, which alone are trained; 0: all is
   FlopsPerSecond rate{100e12};
 };
 
@@ -38,6 +39,7 @@ struct VitGraph {
   std::uint32_t layers = 12, width = 768, heads = 12, inner = 0, size = 224, patch = 16, channels = 3, batch = 1,
                 classes = 1000;
   std::uint32_t dtype = 1;  ///< which of EagerModules::precisions
+  std::uint32_t lora = 0;   ///< as that of BertGraph
   FlopsPerSecond rate{100e12};
 };
 
@@ -49,9 +51,9 @@ Graph vit_graph(const VitGraph&);
 struct OptGraph {
   std::uint32_t layers = 24, width = 2048, heads = 32, inner = 0, sequence = 2048, batch = 1, vocabulary = 50272,
                 positions = 2048;
-  std::uint32_t dtype = 1;                             ///< which of EagerModules::precisions
-  std::uint32_t logits = 0;                            ///< which of EagerModules::logits_kept
-  std::uint32_t attention = 0, dropout = 0, loss = 1;  ///< as those of BertGraph
+  std::uint32_t dtype = 1;                                       ///< which of EagerModules::precisions
+  std::uint32_t logits = 0;                                      ///< which of EagerModules::logits_kept
+  std::uint32_t attention = 0, dropout = 0, loss = 1, lora = 0;  ///< as those of BertGraph
   FlopsPerSecond rate{100e12};
 };
 
@@ -66,6 +68,7 @@ struct PhiGraph {
   std::uint32_t dtype = 1;    ///< which of EagerModules::precisions
   std::uint32_t logits = 0;   ///< which of EagerModules::logits_kept
   std::uint32_t dropout = 0;  ///< of results of blocks: which of EagerModules::no_or_yes
+  std::uint32_t lora = 0;     ///< as that of BertGraph
   FlopsPerSecond rate{100e12};
 };
 
@@ -81,6 +84,7 @@ struct WhisperGraph {
                 vocabulary = 51865, positions = 448, mels = 80;
   std::uint32_t dtype = 1;   ///< which of EagerModules::precisions
   std::uint32_t logits = 0;  ///< which of EagerModules::logits_kept
+  std::uint32_t lora = 0;    ///< as that of BertGraph
   FlopsPerSecond rate{100e12};
 };
 
@@ -100,6 +104,7 @@ struct T5Graph {
   std::uint32_t dtype = 0;              ///< of activations and parameters: which of `dtypes`; amp: torch.autocast
   std::uint32_t dropout = 0, tied = 1;  ///< which of EagerModules::no_or_yes
   std::uint32_t logits = 0;             ///< which of EagerModules::logits_kept
+  std::uint32_t lora = 0;               ///< as that of BertGraph
   FlopsPerSecond rate{100e12};
 };
 

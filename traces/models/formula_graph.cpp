@@ -1,5 +1,7 @@
 #include "traces/models/formula_graph.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "sim/io/input_error.h"
@@ -41,11 +43,21 @@ TensorId FormulaGraph::packed_parameter(std::string name, Shape shape, Bytes byt
   return made;
 }
 
+TensorId FormulaGraph::trained_parameter(std::string name, Shape shape) {
+  const TensorId made = tensor(std::move(name), TensorKind::parameter, std::move(shape), 4, "fp32");
+  trained_.insert(made);
+  return made;
+}
+
+bool FormulaGraph::is_trained(TensorId of) const {
+  return graph_[of].kind == TensorKind::parameter && (!is_frozen_ || trained_.contains(of));
+}
+
 TensorId FormulaGraph::gradient(TensorId of) {
   const auto known = parameter_gradients_.find(of);
   if (known != parameter_gradients_.end()) return known->second;
   const Tensor like = graph_[of];
-  const bool is_parameter = like.kind == TensorKind::parameter;
+  const bool is_parameter = is_trained(of);
   std::int64_t numbers = 1;
   for (const std::int64_t extent : like.shape) numbers *= extent;
   const TensorId made =
@@ -96,7 +108,51 @@ void FormulaGraph::end_stage(std::function<TensorId(TensorId)> backward) {
 Graph FormulaGraph::finished(TensorId gradient) {
   note("times", "operations of matrix products / " + format_flops_rate(rate_));
   for (auto backward = backwards_.rbegin(); backward != backwards_.rend(); ++backward) gradient = (*backward)(gradient);
+  if (is_frozen_) drop_unneeded_backwards();
   return std::move(graph_);
+}
+
+void FormulaGraph::drop_unneeded_backwards() {
+  std::vector<bool> is_needed(graph_.tensors.size());
+  std::vector<Op> kept;
+  for (auto each = graph_.ops.rbegin(); each != graph_.ops.rend(); ++each) {
+    Op& op = *each;
+    const auto needs = [&](TensorId t) {
+      return is_needed[t.index] || graph_[t].kind == TensorKind::parameter_gradient;
+    };
+    if (is_backward(op.phase)) {
+      if (std::ranges::none_of(op.outputs, needs)) continue;
+      for (const TensorId t : op.inputs) is_needed[t.index] = true;
+    }
+    kept.push_back(std::move(op));
+  }
+  std::ranges::reverse(kept);
+  graph_.ops = std::move(kept);
+  drop_unused_tensors();
+}
+
+void FormulaGraph::drop_unused_tensors() {
+  std::vector<bool> is_used;
+  for (const Tensor& tensor : graph_.tensors) is_used.push_back(is_given(tensor.kind));
+  for (const Op& op : graph_.ops) {
+    for (const TensorId t : op.outputs) is_used[t.index] = true;
+  }
+  std::vector<TensorId> numbers(graph_.tensors.size());
+  std::vector<Tensor> tensors;
+  for (std::size_t t = 0; t < graph_.tensors.size(); ++t) {
+    numbers[t] = id_at<TensorId>(tensors.size());
+    if (!is_used[t]) continue;
+    tensors.push_back(std::move(graph_.tensors[t]));
+    tensors.back().storage = id_at<StorageId>(tensors.size() - 1);
+    if (std::optional<TensorId>& of = tensors.back().gradient_of) of = numbers[of->index];
+  }
+  for (Op& op : graph_.ops) {
+    for (Ids* list : {&op.inputs, &op.outputs}) {
+      for (TensorId& t : *list) t = numbers[t.index];
+    }
+  }
+  graph_.storages = static_cast<std::uint32_t>(tensors.size());
+  graph_.tensors = std::move(tensors);
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,7 @@ class FormulaGraph {
     double launches = 1;  ///< kernels that it is
   };
 
+  const std::string& model() const { return model_; }
   void note(std::string key, std::string text);
   TensorId tensor(std::string name, TensorKind kind, Shape shape, std::int64_t element, std::string numbers = {});
   TensorId value(std::string name, Shape shape) {
@@ -41,9 +43,14 @@ class FormulaGraph {
   TensorId parameter(std::string name, Shape shape) {
     return tensor(std::move(name), TensorKind::parameter, std::move(shape), element_);
   }
+  /// No parameter is trained but those that `trained_parameter` makes, in fp32: what only gradients of others or of the
+  /// model's input need does not run in the backward, as autograd has it.
+  void freeze() { is_frozen_ = true; }
+  TensorId trained_parameter(std::string name, Shape shape);
   /// Of numbers that are packed into these bytes.
   TensorId packed_parameter(std::string name, Shape shape, Bytes bytes, std::string numbers);
-  /// A new one of a value, in its type; of a parameter the one to which all ops and micro-batches add.
+  /// A new one of a value or a frozen parameter, in its type; of a trained parameter the one to which all ops and
+  /// micro-batches add.
   TensorId gradient(TensorId of);
 
   void forward(const std::string& name, const Kind& kind, Ids inputs, Ids outputs) {
@@ -66,12 +73,17 @@ class FormulaGraph {
 
  private:
   void add(std::string name, const Kind& kind, Phase phase, Ids inputs, Ids outputs, std::string of = {});
+  bool is_trained(TensorId) const;
+  void drop_unneeded_backwards();
+  void drop_unused_tensors();
 
   std::string model_, dtype_;
   FlopsPerSecond rate_;
   Graph graph_;
   std::uint32_t stage_ = 0;
   std::map<TensorId, TensorId> parameter_gradients_;
+  bool is_frozen_ = false;
+  std::set<TensorId> trained_;  ///< where all else is frozen
   std::vector<std::function<TensorId(TensorId)>> backwards_;
 };
 

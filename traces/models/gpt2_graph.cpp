@@ -17,7 +17,7 @@ namespace {
 class Gpt2Builder : private EagerModules {
  public:
   explicit Gpt2Builder(const Gpt2Graph& of)
-      : EagerModules("gpt2", precisions.at(of.dtype), of.rate),
+      : EagerModules("gpt2", precisions.at(of.dtype), of.rate, of.lora),
         of_(of),
         samples_(of.batch),
         tokens_(of.sequence),

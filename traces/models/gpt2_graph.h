@@ -15,6 +15,7 @@ struct Gpt2Graph {
   std::uint32_t logits = 0;                  ///< which of EagerModules::logits_kept
   std::uint32_t attention = 0, dropout = 0;  ///< which of EagerModules::attentions, of no_or_yes
   std::uint32_t loss = 1;                    ///< which of EagerModules::no_or_yes: else the caller has it
+  std::uint32_t lora = 0;                    ///< rank of adapters, which alone are trained; 0: all is
   FlopsPerSecond rate{100e12};
 };
 

@@ -25,7 +25,7 @@ class LlamaBlocks : protected EagerModules {
   static constexpr std::uint32_t latent_head_size = 128;
 
   explicit LlamaBlocks(const LlamaGraph& of)
-      : EagerModules("llama", LlamaGraph::dtypes.at(of.dtype), of.rate),
+      : EagerModules("llama", LlamaGraph::dtypes.at(of.dtype), of.rate, of.lora),
         of_(of),
         samples_(of.batch),
         tokens_(of.sequence),
@@ -106,7 +106,6 @@ class LlamaBlocks : protected EagerModules {
                  const std::string& axes = "b s w");
 
   bool is_gemma() const { return of_.norm == 1; }
-  bool is_frozen() const { return of_.lora > 0; }
   bool is_packed() const { return of_.base == 1; }
   bool is_joined() const { return of_.joined == 1; }
   bool is_float8() const { return of_.products == 1; }
@@ -132,23 +131,13 @@ class LlamaBlocks : protected EagerModules {
   Kind scaling(TensorId x, const std::string& loop, ScaledBy by = ScaledBy::tensor) const;
   /// What a projection makes with what its adapter adds, if it has one. `backward` makes the gradient of what the
   /// projection made, and that part of its input's that the adapter makes.
-  struct Adapted {
+  struct WithAdapter {
     TensorId out;
     std::function<std::pair<TensorId, std::optional<TensorId>>(TensorId)> backward;
   };
-  /// What a projection made and what its adapter adds; `backward` makes the gradients of both.
-  struct AdapterSum {
-    TensorId out;
-    std::function<std::pair<TensorId, TensorId>(TensorId)> backward;
-  };
-  /// In fp32, and then converted, as peft's Linear.
-  AdapterSum added_wide(TensorId made, TensorId scaled, const std::string& name, const std::string& axes);
-  /// To a copy of what was made, in its type, as peft's Linear4bit.
-  AdapterSum added_narrow(TensorId made, TensorId scaled, const std::string& name, const std::string& axes);
-  /// Two products in fp32 on a copy of the input, as peft makes them of layers in bf16 (Hu et al., "LoRA", 2021).
   /// `input` and `output`: axes behind those of tokens.
-  Adapted adapted(TensorId made, TensorId x, const std::string& name, const std::string& input,
-                  const std::string& output);
+  WithAdapter with_adapter(TensorId made, TensorId x, const std::string& name, const std::string& input,
+                           const std::string& output);
 
   /// What a block makes of a normed value, before it is added to what goes past; `backward` makes the gradient of the
   /// normed value.
@@ -162,7 +151,7 @@ class LlamaBlocks : protected EagerModules {
     Shape heads;
     TensorId weight, out;  ///< out: of the last op so far
     std::optional<TensorId> bias;
-    Adapted own{};
+    WithAdapter own{};
     std::optional<Norm> norm;  ///< of each head
     Made turned{};             ///< by positions, in the type of products
     double numbers = 1, flops = 0;

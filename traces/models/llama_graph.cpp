@@ -210,7 +210,7 @@ std::array<LlamaBlocks::HeadPart, 3> LlamaBlocks::head_parts(TensorId normed, co
   for (std::size_t i = 0; i < 3; ++i) parts[i].out = value(name + names[i], shape_of({samples_, tokens_}, parts[i]));
   for (HeadPart& part : parts) project(part, normed);
   for (HeadPart& part : parts) {
-    part.own = adapted(part.out, normed, part.name, "w", part.axes);
+    part.own = with_adapter(part.out, normed, part.name, "w", part.axes);
     part.out = part.own.out;
   }
   return parts;
@@ -249,6 +249,15 @@ LlamaBlocks::Block LlamaBlocks::attention(TensorId normed, const std::string& na
           }};
 }
 
+LlamaBlocks::WithAdapter LlamaBlocks::with_adapter(TensorId made, TensorId x, const std::string& name,
+                                                   const std::string& input, const std::string& output) {
+  if (!is_frozen()) {
+    return {made, [](TensorId d) { return std::pair<TensorId, std::optional<TensorId>>{d, std::nullopt}; }};
+  }
+  const Adapted own = adapted({made}, x, name, {input, output, output, is_packed()});
+  return {own.outs.front(), own.backward};
+}
+
 LlamaBlocks::Attended LlamaBlocks::attended(TensorId turned_q, TensorId turned_k, TensorId v, const std::string& name) {
   const std::int64_t shared_by = of_.heads / of_.kv_heads, kv = of_.kv_heads;
   const double q_numbers = static_cast<double>(kv * shared_by * head_size_),
@@ -278,7 +287,7 @@ LlamaBlocks::Attended LlamaBlocks::attended(TensorId turned_q, TensorId turned_k
     forward(name + ".clone", {"clone", "b s a g e -> b s a g e"}, {mixed}, {ordered});
   }
   multiply(name + ".out", {ordered, "b s a g e", "", out_weight, "a g e w"}, {y, "b s w"}, out_flops);
-  const Adapted own_y = adapted(y, ordered, name + ".out", "a g e", "w");
+  const WithAdapter own_y = with_adapter(y, ordered, name + ".out", "a g e", "w");
   return {own_y.out, [=, this](TensorId given) -> std::array<TensorId, 3> {
             const auto [d, dmixed_beside] = own_y.backward(given);
             const TensorId dmade = gradient(mixed), dturned_q = gradient(turned_q), dturned_k = gradient(turned_k),
@@ -390,7 +399,7 @@ class LlamaBuilder : private LlamaBlocks {
     const Made scaled = is_gemma() ? scaled_embedding(found) : Made{found, [](TensorId d) { return d; }};
     end_stage([=, this](TensorId d) {
       const TensorId dfound = scaled.backward(d);
-      if (!is_frozen()) token_table_backward("embedding", tokens, dfound, table_, is_tied());
+      token_table_backward("embedding", tokens, dfound, table_, is_tied());
       return dfound;
     });
     return scaled.out;

@@ -16,7 +16,8 @@ EncoderSizes sizes_of(const OptGraph& of) {
           .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner,
           .is_eager = of.attention == 1,
           .has_dropout = of.dropout == 1,
-          .is_decoder = true};
+          .is_decoder = true,
+          .lora = of.lora};
 }
 
 class OptBuilder : private EncoderBlocks {

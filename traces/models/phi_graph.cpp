@@ -16,7 +16,8 @@ EncoderSizes sizes_of(const PhiGraph& of) {
           .heads = of.heads,
           .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner,
           .is_eager = false,
-          .has_dropout = of.dropout == 1};
+          .has_dropout = of.dropout == 1,
+          .lora = of.lora};
 }
 
 std::int64_t turned_numbers(const PhiGraph& of) {

@@ -21,7 +21,7 @@ namespace {
 class T5Builder : private EagerModules {
  public:
   explicit T5Builder(const T5Graph& of)
-      : EagerModules("t5", T5Graph::dtypes.at(of.dtype), of.rate), of_(of), has_dropout_(of.dropout == 1) {
+      : EagerModules("t5", T5Graph::dtypes.at(of.dtype), of.rate, of.lora), of_(of), has_dropout_(of.dropout == 1) {
     note("formula", fmt::format("operators of T5 as eager PyTorch runs Hugging Face's, {} dropout",
                                 has_dropout_ ? "with" : "without"));
   }
@@ -90,14 +90,25 @@ class T5Builder : private EagerModules {
     forward(name, {.kind = "rms_norm", .loop = loop, .moved = there * numbers}, {x, scale}, made);
     return {out, [=, this](TensorId d) {
               const TensorId dx = gradient(x);
-              Ids inputs{d, x, normed, roots, scale};
-              std::string read = "b s w!, b s w, b s w, b s, w";
+              // Only the scale's gradient needs normed values, and four passes in their type.
+              Ids inputs{d, x, roots, scale};
+              std::string read = "b s w!, b s w, b s, w";
+              if (!is_frozen()) {
+                inputs.push_back(normed);
+                read += ", b s w";
+              }
               if (wide != x) {
                 inputs.push_back(wide);
                 read += ", b s w";
               }
-              backward(name, "", {.kind = "rms_norm", .loop = read + " -> b s w, w", .moved = back * numbers},
-                       std::move(inputs), {dx, gradient(scale)});
+              const double of_scale = 4 * static_cast<double>(type_of(out).bytes);
+              Ids outputs{dx};
+              if (!is_frozen()) outputs.push_back(gradient(scale));
+              backward(name, "",
+                       {.kind = "rms_norm",
+                        .loop = read + (is_frozen() ? " -> b s w" : " -> b s w, w"),
+                        .moved = (is_frozen() ? back - of_scale : back) * numbers},
+                       std::move(inputs), std::move(outputs));
               return dx;
             }};
   }

@@ -15,7 +15,8 @@ EncoderSizes sizes_of(const VitGraph& of) {
           .positions = side * side + 1,
           .width = of.width,
           .heads = of.heads,
-          .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner};
+          .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner,
+          .lora = of.lora};
 }
 
 // Loops name channels c, patches r by q, and their pixels u by v.

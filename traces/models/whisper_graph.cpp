@@ -14,7 +14,8 @@ EncoderSizes sizes_of(const WhisperGraph& of) {
           .positions = of.source,
           .width = of.width,
           .heads = of.heads,
-          .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner};
+          .inner = of.inner == 0 ? std::int64_t{4} * of.width : of.inner,
+          .lora = of.lora};
 }
 
 // Loops name mel channels c and places of a kernel u; times of sound are s behind the second convolution.
