@@ -72,7 +72,9 @@ class DecoderWalk {
     const auto is_sum = [&](std::size_t f) { return op(f).kind == "add" || op(f).kind == "add_"; };
     const std::optional<std::size_t> out = next(attention + 1, is_product);
     if (!out) return std::nullopt;
-    const std::optional<std::size_t> sum = next(*out + 1, is_sum);
+    // Not what an adapter adds.
+    const std::optional<std::size_t> sum =
+        next(*out + 1, [&](std::size_t f) { return is_sum(f) && first_maker(f).value_or(attention) < attention; });
     if (!sum) return std::nullopt;
     const std::optional<std::size_t> input = before ? before : first_maker(*sum);
     const std::optional<std::size_t> end = next(*sum + 1, [&](std::size_t f) { return is_sum(f) && reads(f, *sum); });

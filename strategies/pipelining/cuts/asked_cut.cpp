@@ -138,12 +138,25 @@ RangeBytes plain_bytes(const Problem& problem) {
   };
 }
 
+namespace {
+
+/// Of too few stages: what makes more of the ops of a graph whose stages they are.
+std::string more_by_ops(const Problem& problem, std::string_view strategy) {
+  if (!problem.of_ops) return {};
+  std::size_t own = 0;
+  for (const Op& op : problem.of_ops->ops) own = std::max(own, std::size_t{op.stage} + 1);
+  const bool are_own = problem.chain->stages.size() <= own + 1;  // with a loss
+  return are_own ? fmt::format("; 'chain|{}' cuts its ops into more", strategy) : "";
+}
+
+}  // namespace
+
 std::uint32_t ranks_of(const Problem& problem, const LineOptions& options, std::string_view strategy,
                        std::uint32_t parts_a_rank) {
   const std::size_t devices = problem.platform.devices.size(), stages = problem.chain->stages.size();
   if (stages < parts_a_rank) {
-    throw InputError(fmt::format("{}: {} parts a device, and '{}' has {} stages", strategy, parts_a_rank,
-                                 problem.graph.name, stages));
+    throw InputError(fmt::format("{}: {} parts a device, and '{}' has {} stages{}", strategy, parts_a_rank,
+                                 problem.graph.name, stages, more_by_ops(problem, strategy)));
   }
   const std::optional<StageCut> given = read_cut(options.cut);
   if (!options.stages && !given) {
@@ -156,8 +169,9 @@ std::uint32_t ranks_of(const Problem& problem, const LineOptions& options, std::
   }
   const bool has_copies = given && given->has_copies();
   if (!has_copies && std::size_t{asked} * parts_a_rank > stages) {
-    throw InputError(fmt::format("{}: {} parts of at least one stage each, and '{}' has {} stages", strategy,
-                                 std::size_t{asked} * parts_a_rank, problem.graph.name, stages));
+    throw InputError(fmt::format("{}: {} parts of at least one stage each, and '{}' has {} stages{}", strategy,
+                                 std::size_t{asked} * parts_a_rank, problem.graph.name, stages,
+                                 more_by_ops(problem, strategy)));
   }
   return asked;
 }

@@ -87,6 +87,30 @@ TEST_CASE("the ops of Llama-3 8B have the roles that their places in a layer say
   CHECK(count[activation] == 32 * 5);       // convert, sigmoid, mul, convert, mul
 }
 
+TEST_CASE("adapters change no place of a layer's own ops", "[policy]") {
+  for (const std::string model : {"llama:layers=3,width=64,heads=4,inner=96,sequence=16,vocabulary=32",
+                                  "gpt2:layers=3,width=64,heads=4,sequence=16,vocabulary=32",
+                                  "opt:layers=3,width=64,heads=4,sequence=16,vocabulary=32"}) {
+    const Graph plain = std::get<Graph>(load_trace(model).model),
+                adapted = std::get<Graph>(load_trace(model + ",lora=4").model);
+    const auto of_plain = decoder_ops(plain), of_adapted = decoder_ops(adapted);
+    INFO(model);
+    REQUIRE(std::holds_alternative<DecoderOps>(of_plain));
+    REQUIRE(std::holds_alternative<DecoderOps>(of_adapted));
+    const auto &one = std::get<DecoderOps>(of_plain), &other = std::get<DecoderOps>(of_adapted);
+    CHECK(other.layers == 3);
+    for (std::size_t o = 0; o < plain.ops.size(); ++o) {
+      if (plain.ops[o].phase != Phase::forward) continue;
+      INFO(plain.ops[o].name);
+      const auto same = std::ranges::find(adapted.ops, plain.ops[o].name, &Op::name);
+      REQUIRE(same != adapted.ops.end());
+      const auto place = static_cast<std::size_t>(same - adapted.ops.begin());
+      CHECK(other.role[place] == one.role[o]);
+      CHECK(other.layer[place] == one.layer[o]);
+    }
+  }
+}
+
 TEST_CASE("each rule treats the products of a layer as its framework does", "[policy]") {
   const std::map<std::string, std::string> expected{{"maxtext.minimal_with_context", "sssssss"},
                                                     {"maxtext.minimal", "sssssss"},
