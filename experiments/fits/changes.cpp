@@ -99,7 +99,7 @@ class ChangeOptions {
     const std::string by_plan = "plimsoll plan --for pytorch, and plimsoll.torch.apply";
     pass("recompute every block",
          "Hugging Face: gradient_checkpointing=True; torchtitan: activation_checkpoint.mode = \"full\"",
-         "full_recompute", "policy(rule=torchtitan.full)", false);
+         "full_recompute", "policy(rule=huggingface.full)", false);
     pass("recompute the cheapest values", by_plan, "rotor", "snapshot(offload=no)", true);
     pass("recompute and offload the cheapest values", by_plan, "rotor|offload_greedy", "snapshot", true);
   }

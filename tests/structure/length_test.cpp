@@ -47,7 +47,7 @@ TEST_CASE("strategies stay within their files and lines", "[structure]") {
   // A thin strategy is a row of its family's file. Who raises these numbers says in the commit what they buy.
   CHECK(files > 200);
   CHECK(files <= 380);
-  CHECK(lines <= 59'500);
+  CHECK(lines <= 59'600);
 }
 
 TEST_CASE("no folder holds more than 40 sources", "[structure]") {

@@ -1,8 +1,11 @@
 #include "strategies/offloading/frameworks/framework_rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include "strategies/models/runs_again.h"
@@ -65,6 +68,44 @@ RulePolicies repeating_roles(const RuleTask& task) {
       return again().has(role) ? OpChoice::recompute : OpChoice::save;
     }));
   });
+}
+
+/// `layer3` of `layer3.mlp.up`, `model.layers.0` of `model.layers.0.mm.12`: until the first part that ends in a digit.
+std::string_view layer_name(std::string_view op) {
+  if (op.starts_with("behind ")) return {};  // of a layer, in exported graphs
+  for (std::size_t dot = op.find('.'); dot != std::string_view::npos; dot = op.find('.', dot + 1)) {
+    const std::string_view part = op.substr(0, dot);
+    if (!part.empty() && part.back() >= '0' && part.back() <= '9') return part;
+  }
+  return {};
+}
+
+/// Layers by their names: what other layers, or what follows them, read is saved.
+RulePolicies huggingface_full(const RuleTask& task) {
+  const Graph& graph = task.task.problem.graph;
+  std::vector<std::string_view> made_in(graph.storages), layer_of(graph.ops.size());
+  std::vector<bool> is_read_outside(graph.storages, false);
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    if (op.phase != Phase::forward) continue;
+    layer_of[o] = layer_name(op.name);
+    for (const TensorId t : op.inputs) {
+      const StorageId storage = graph[t].storage;
+      if (made_in[storage.index] != layer_of[o]) is_read_outside[storage.index] = true;
+    }
+    for (const TensorId t : op.outputs) made_in[graph[t].storage.index] = layer_of[o];
+  }
+  OpPolicy policy(graph.ops.size(), OpChoice::save);
+  bool has_layers = false;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (layer_of[o].empty()) continue;
+    has_layers = true;
+    const bool is_output =
+        std::ranges::any_of(graph.ops[o].outputs, [&](TensorId t) { return is_read_outside[graph[t].storage.index]; });
+    policy[o] = is_output ? OpChoice::save : OpChoice::recompute;
+  }
+  if (!has_layers) return fmt::format("no op of '{}' has the name of a layer, such as 'layer3.mlp.up'", graph.name);
+  return std::vector<OpPolicy>{with_repeatable_only(graph, std::move(policy))};
 }
 
 /// Method block for each number of layers, method uniform for each group that divides them.
@@ -209,6 +250,8 @@ constexpr std::array framework_rule_table{
                   repeating_roles<role_sets::three_modules>},
     FrameworkRule{"megatron.full", "--recompute-granularity full: each number of layers, method block and uniform",
                   megatron_full},
+    FrameworkRule{"huggingface.full", "gradient_checkpointing=True: the outputs of layers are saved, by their names",
+                  huggingface_full},
     FrameworkRule{"torchtitan.default", "graph_trainer: products and attention's output are saved",
                   saving_roles<role_sets::all_products, role_sets::none>},
     FrameworkRule{"torchtitan.eager", "graph_trainer: of the products every second one is saved", torchtitan_eager},

@@ -164,7 +164,7 @@ extern constinit const StrategyInfo policy_strategy{
     .name = "policy",
     .family = Family::rematerialization,
     .summary = "keeps, recomputes and offloads by the rule of a framework, or as a file says",
-    .source = "JAX, MaxText, Megatron-LM, torchtitan, DeepSpeed (DeepCompile)",
+    .source = "Hugging Face, JAX, MaxText, Megatron-LM, torchtitan, DeepSpeed (DeepCompile)",
     .options = policy_options,
     .kind = TapeStrategy{.tapes = by_options<policy_tapes>, .candidates = by_options<policy_candidates>},
 };

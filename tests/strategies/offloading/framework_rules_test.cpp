@@ -88,7 +88,7 @@ TEST_CASE("the ops of Llama-3 8B have the roles that their places in a layer say
 }
 
 TEST_CASE("adapters change no place of a layer's own ops", "[policy]") {
-  for (const std::string model : {"llama:layers=3,width=64,heads=4,inner=96,sequence=16,vocabulary=32",
+  for (const std::string model : {"llama:layers=3,width=64,heads=4,kv_heads=2,inner=96,sequence=16,vocabulary=32",
                                   "gpt2:layers=3,width=64,heads=4,sequence=16,vocabulary=32",
                                   "opt:layers=3,width=64,heads=4,sequence=16,vocabulary=32"}) {
     const Graph plain = std::get<Graph>(load_trace(model).model),
@@ -138,12 +138,55 @@ TEST_CASE("each rule treats the products of a layer as its framework does", "[po
   CHECK(products_by("torchtitan.sac_and_offload") == "???????");  // the last layer stays
 }
 
+/// What the rule lets stay of ops with names of layers.
+std::vector<std::string> saved_in_layers(const std::string& model, std::string_view rule_name) {
+  const Problem problem = problem_of(std::get<Graph>(load_trace(model).model), load_platform("h200"));
+  const Partition partition = one_device(problem.graph, 1, 1);
+  const PartTask task{problem, partition, PartId{0}, 1};
+  const OpModel op_costs = op_model(task);
+  const auto rule = std::ranges::find(framework_rules(), rule_name, &FrameworkRule::name);
+  REQUIRE(rule != framework_rules().end());
+  const RulePolicies made = rule->policies({task, op_costs, {}});
+  REQUIRE(std::holds_alternative<std::vector<OpPolicy>>(made));
+  const OpPolicy& policy = std::get<std::vector<OpPolicy>>(made).front();
+  std::vector<std::string> saved;
+  for (std::size_t o = 0; o < policy.size(); ++o) {
+    const Op& op = problem.graph.ops[o];
+    const bool is_layers = op.name.starts_with("layer") || op.name.starts_with("decoder");
+    if (is_layers && op.phase == Phase::forward && policy[o] == OpChoice::save) saved.push_back(op.name);
+  }
+  return saved;
+}
+
+// A checkpointed layer keeps what goes into it (transformers' GradientCheckpointingLayer). T5's first layer of a stack
+// makes what all of it adds to scores; its decoder's layers, and Whisper's, read the encoder's result.
+TEST_CASE("layers that are known by names keep their outputs", "[policy]") {
+  using Names = std::vector<std::string>;
+  const std::string small = "layers=2,width=64,heads=8,sequence=16,batch=2,vocabulary=96", rule = "huggingface.full";
+  CHECK(saved_in_layers("bert:inner=96," + small, rule) == Names{"layer0.mlp.norm", "layer1.mlp.norm"});
+  CHECK(saved_in_layers("bert:inner=96,lora=4," + small, rule) == Names{"layer0.mlp.norm", "layer1.mlp.norm"});
+  CHECK(saved_in_layers("vit:layers=2,width=64,heads=8,size=32,patch=8", rule) ==
+        Names{"layer0.mlp.add", "layer1.mlp.add"});
+  CHECK(saved_in_layers("phi:" + small, rule) == Names{"layer0.add", "layer1.add"});
+  CHECK(saved_in_layers("whisper:decoder=2,source=24," + small, rule) ==
+        Names{"layer0.mlp.add", "layer1.mlp.add", "decoder0.mlp.add", "decoder1.mlp.add"});
+  CHECK(saved_in_layers("t5:decoder=2,head_size=8,inner=96,source=24," + small, rule) ==
+        Names{"layer0.attention.positions.mask", "layer0.mlp.add", "layer1.mlp.add",
+              "decoder0.attention.positions.mask", "decoder0.mlp.add", "decoder1.mlp.add"});
+  for (const std::string& model : {"gpt2:" + small, "gpt2:lora=4," + small, "llama:kv_heads=2,inner=96," + small})
+    CHECK(saved_in_layers(model, rule) == saved_in_layers(model, "torchtitan.full"));
+}
+
 TEST_CASE("graphs without such layers have no decoder's rules", "[policy]") {
   const std::vector<Pass> passes = parse_spec("policy(rule=maxtext.full)", "test");
   const Problem problem = problem_of(random_graph(1, 4), gpus({}));
   const PlanOutcome outcome = plan(problem, passes, std::nullopt);
   REQUIRE(std::holds_alternative<Infeasible>(outcome));
   CHECK(std::get<Infeasible>(outcome).reason.find("is attention") != std::string::npos);
+  const PlanOutcome by_name = plan(problem, parse_spec("policy(rule=huggingface.full)", "test"), std::nullopt);
+  REQUIRE(std::holds_alternative<Infeasible>(by_name));
+  CHECK(std::get<Infeasible>(by_name).reason.find("has the name of a layer, such as 'layer3.mlp.up'") !=
+        std::string::npos);
 }
 
 /// The names of some ops of the forward that may run again, a line each.
