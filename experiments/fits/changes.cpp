@@ -20,6 +20,20 @@ namespace {
 constexpr std::size_t most_changes = 3, enough = 3;
 constexpr std::int64_t adapter_rank = 16;
 
+/// The modules that are attention's projections, as peft's `target_modules` takes them, by formula (transformers 5.15).
+struct Projections {
+  std::string_view formula, modules;
+};
+constexpr Projections projections[] = {{"bert", R"("query", "key", "value", "attention.output.dense")"},
+                                       {"gpt2", R"("c_attn", "attn.c_proj")"},
+                                       {"llama", R"("q_proj", "k_proj", "v_proj", "o_proj")"},
+                                       {"opt", R"("q_proj", "k_proj", "v_proj", "out_proj")"},
+                                       {"phi", R"("q_proj", "k_proj", "v_proj", "dense")"},
+                                       {"t5", R"("q", "k", "v", "o")"},
+                                       {"vit", R"("q_proj", "k_proj", "v_proj", "o_proj")"},
+                                       {"whisper", R"("q_proj", "k_proj", "v_proj", "out_proj")"}};
+constexpr std::string_view of_distilbert = R"("q_lin", "k_lin", "v_lin", "out_lin")";
+
 /// What changes set, from which training and strategy are made.
 struct Choices {
   std::string trace;
@@ -137,11 +151,15 @@ class ChangeOptions {
   void adapt() {
     const ReferenceNumber* lora = number_named(numbers_, "lora");
     if (lora == nullptr || lora->value != 0) return;
+    const std::string formula = formula_of(asked_.trace);
+    const auto found = std::ranges::find(projections, formula, &Projections::formula);
+    EXPECTS(found != std::ranges::end(projections));
     add({fmt::format("train adapters of rank {} only (LoRA)", adapter_rank),
-         fmt::format("peft: LoraConfig(r={}, target_modules=[\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"])",
-                     adapter_rank),
+         fmt::format("peft: LoraConfig(r={}, target_modules=[{}]){}", adapter_rank, found->modules,
+                     formula == "bert" ? fmt::format("; of DistilBERT [{}]", of_distilbert) : ""),
          false},
         [number = *lora](Choices& c) { c.trace = with_number(c.trace, number, adapter_rank); });
+    if (formula != "llama") return;  // the one with weights of 4 bits
     add({fmt::format("train adapters of rank {} on weights of 4 bits (QLoRA)", adapter_rank),
          "transformers: BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", "
          "bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16), with peft's LoraConfig as for LoRA",

@@ -318,6 +318,12 @@ std::optional<std::uint32_t> number_in_reference(std::string_view reference, std
 
 }  // namespace
 
+std::string formula_of(std::string_view reference) {
+  Settings settings;
+  const std::optional<Generator> generator = generator_of(reference, settings);
+  return generator ? std::string(generator->name) : "";
+}
+
 std::optional<std::uint32_t> samples_of(std::string_view reference) {
   return number_in_reference(reference, samples_option);
 }

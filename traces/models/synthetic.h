@@ -73,6 +73,9 @@ bool is_synthetic(std::string_view reference);
 /// The model of a reference such as `transformer:layers=24,width=1024`; throws where it is wrong.
 std::variant<Chain, Graph> synthetic_model(std::string_view reference);
 
+/// The formula of a model, of one with a published name or of a file too: `llama` of `llama3_8b`. Empty of any other.
+std::string formula_of(std::string_view reference);
+
 /// How many samples a micro-batch of the reference has, where its model has the option `batch`; and the reference with
 /// another number.
 std::optional<std::uint32_t> samples_of(std::string_view reference);
