@@ -28,8 +28,9 @@ namespace plimsoll {
 namespace {
 
 struct FitsArguments {
-  std::string model, platform, train = "full", batch, sequence, optimizer = "adam", precision, memory, evaluate,
-                               prefetch = "0", context = "450 MB", communicator = "688 MiB", margin = "5 %";
+  std::string model, platform, train = "full", batch, sequence, optimizer = "adam", update_kernels = "fused", precision,
+                               memory, evaluate, prefetch = "0", context = "450 MB", communicator = "688 MiB",
+                               margin = "5 %";
   bool ema = false, clip_norm = false, no_changes = false, json = false;
 };
 
@@ -114,10 +115,31 @@ Bytes size_of(std::string_view option, const std::string& word) {
   return size.value;
 }
 
+/// One of the program's, `adamw`, or either Adam with states in 8 bits.
+void set_optimizer(AskedTraining& training, const std::string& word) {
+  if (word == "adam8bit" || word == "adamw8bit") {
+    training.strategy = fmt::format("{}|store_all", states_in_8_bits);
+    return;
+  }
+  if (word == "adamw") return;
+  for (const auto& [optimizer, name] : Names<Optimizer>::all) {
+    if (name != word) continue;
+    training.optimizer = optimizer;
+    return;
+  }
+  throw InputError(
+      fmt::format("--optimizer: expected none, sgd, momentum, adam, adamw, adam8bit or adamw8bit, found "
+                  "'{}'",
+                  word));
+}
+
 AskedTraining training_of(const FitsArguments& arguments) {
   AskedTraining training{.trace = arguments.model, .platform = arguments.platform};
-  training.optimizer =
-      arguments.optimizer == "adamw" ? Optimizer::adam : understood<Optimizer>("--optimizer", arguments.optimizer);
+  set_optimizer(training, arguments.optimizer);
+  training.update_kernels = understood<UpdateKernels>("--update-kernels", arguments.update_kernels);
+  if (training.optimizer == Optimizer::none && training.update_kernels != UpdateKernels::fused) {
+    throw InputError(fmt::format("--update-kernels: '{}' needs an --optimizer, found none", arguments.update_kernels));
+  }
   load_model(training.trace);  // a name that nothing has is refused as such
   set_number(training.trace, "--batch", "batch", arguments.batch);
   set_number(training.trace, "--sequence", "sequence", arguments.sequence);
@@ -147,6 +169,10 @@ Reserves reserves_of(const FitsArguments& arguments, const Platform& platform) {
   } else {
     throw InputError(fmt::format("--memory: needed, since the memory of '{}' is unlimited", platform.name));
   }
+  if (reserves.room() == Bytes{0}) {
+    throw InputError(fmt::format("--context: expected less than the memory {}, found {}",
+                                 format_bytes(reserves.capacity), format_bytes(reserves.context)));
+  }
   return reserves;
 }
 
@@ -160,6 +186,10 @@ int run_fits(const FitsArguments& arguments, const std::string& command_line) {
   refuse_unknown_precision(arguments, answer.training, device, platform.name);
   answer.stored = stored_tensors_of(arguments.model);
   answer.needs = needs_of_plain(answer.training, answer.reserves);
+  if (answer.training.optimizer == Optimizer::adam && answer.training.update_kernels == UpdateKernels::fused) {
+    const Bytes by_foreach = needed_by_foreach(answer.training, answer.reserves);
+    if (by_foreach > answer.reserves.needed(answer.needs.reserved)) answer.by_foreach = by_foreach;
+  }
   answer.has_changes = !arguments.no_changes;
   if (!arguments.json) std::cout << needs_table(answer) << std::flush;
   if (answer.has_changes && !answer.needs.fits) {
@@ -199,9 +229,17 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
   command->add_option("--batch", arguments->batch, "samples at a time on a device (default: the model's)")
       ->type_name("N");
   command->add_option("--sequence", arguments->sequence, "tokens of a sample (default: the model's)")->type_name("N");
-  command->add_option("--optimizer", arguments->optimizer, "optimizer: none, sgd, momentum, adam or adamw")
+  command
+      ->add_option("--optimizer", arguments->optimizer,
+                   "optimizer: none, sgd, momentum, adam, adamw, or adam8bit with states in 8 bits")
       ->capture_default_str()
       ->type_name("NAME");
+  command
+      ->add_option("--update-kernels", arguments->update_kernels,
+                   "kernels of an update: fused, foreach (torch.optim's default on a GPU: lists for each of its "
+                   "operations) or single")
+      ->capture_default_str()
+      ->type_name("WORD");
   command->add_flag("--ema", arguments->ema, "keep an exponential moving average of each trained parameter");
   command->add_flag("--clip-norm", arguments->clip_norm, "clip gradients by the norm of all of them");
   command

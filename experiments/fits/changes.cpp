@@ -75,6 +75,7 @@ class ChangeOptions {
       : asked_(asked), has_states_(has_states), numbers_(model_numbers(asked.trace)) {
     first_.trace = asked.trace;
     first_.micro_batches = asked.micro_batches;
+    if (asked.strategy.starts_with(states_in_8_bits)) first_.states = states_in_8_bits;
     if (const ReferenceNumber* batch = number_named(numbers_, "batch")) first_.batch = batch->value;
     if (const ReferenceNumber* sequence = number_named(numbers_, "sequence")) first_.sequence = sequence->value;
   }
@@ -120,8 +121,10 @@ class ChangeOptions {
 
   void store_states() {
     if (asked_.optimizer != Optimizer::adam || !has_states_) return;
-    add({"Adam's states in 8 bits", "Hugging Face: optim=\"adamw_bnb_8bit\"", false},
-        [](Choices& c) { c.states = "adam8bit"; });
+    if (first_.states.empty()) {
+      add({"Adam's states in 8 bits", "Hugging Face: optim=\"adamw_bnb_8bit\"", false},
+          [](Choices& c) { c.states = states_in_8_bits; });
+    }
     add({"states and updates on the host",
          "DeepSpeed: zero_optimization.stage = 2, zero_optimization.offload_optimizer.device = \"cpu\"; accelerate: "
          "{distributed_type: DEEPSPEED, deepspeed_config: {zero_stage: 2, offload_optimizer_device: cpu}}"},
@@ -182,13 +185,18 @@ class ChangeOptions {
 
   void share() {
     const auto devices = static_cast<std::uint32_t>(load_platform(asked_.platform).devices.size());
-    if (devices < 2) return;
-    add({fmt::format("all {} devices share parameters, gradients and states", devices),
+    if (devices > 2) share(2);
+    if (devices >= 2) share(devices);
+  }
+
+  void share(std::uint32_t devices) {
+    add({fmt::format("{} devices share parameters, gradients and states, each with samples of its own", devices),
          fmt::format("Hugging Face: fsdp=\"full_shard\" by torchrun --nproc-per-node={}; torchtitan: "
                      "parallelism.data_parallel_shard_degree = {}; accelerate: {{distributed_type: FSDP, "
                      "num_processes: {}, fsdp_config: {{fsdp_version: 2, fsdp_reshard_after_forward: true, "
                      "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}}}}",
-                     devices, devices, devices)},
+                     devices, devices, devices),
+         false},
         [devices](Choices& c) {
           c.replicas = fmt::format("zero3(ranks={})", devices);
           c.micro_batches *= devices;

@@ -49,6 +49,10 @@ std::string parts_table(const FitsAnswer& answer) {
                            errors_of(needs.errors)));
   text += line("needed", answer.reserves.needed(needs.reserved),
                fmt::format("of {} on {}", format_bytes(answer.reserves.capacity), answer.device));
+  if (answer.by_foreach) {
+    text += line("needed by foreach", *answer.by_foreach,
+                 "the default of torch.optim; what stands above is with fused=True: --update-kernels");
+  }
   if (needs.host > Bytes{0}) text += line("host memory", needs.host);
   text += line("a checkpoint", needs.checkpoint, "on a disk: trained parameters and states");
   return text + fmt::format("  {:<24}{:>12}\n", "time of an iteration", format_seconds(needs.time));
@@ -118,6 +122,7 @@ Json training_json(const AskedTraining& training, const TrainingNeeds& needs, co
           {"micro_batches", training.micro_batches},
           {"optimizer", std::string(written(training.optimizer))},
           {"states", std::string(written(training.states))},
+          {"update_kernels", std::string(written(training.update_kernels))},
           {"evaluate", training.evaluation ? Json(written(*training.evaluation)) : Json()},
           {"batches_ahead", training.batches_ahead},
           {"command", command_of(training, room_of_plan(training, needs, reserves))}};
@@ -137,9 +142,11 @@ std::string changes_table(const FitsAnswer& answer) {
                                  has_tokens ? "time a token" : "time a sample", "needed", "change");
   for (std::size_t k = 0; k < std::min(most_shown, answer.changes.size()); ++k) {
     const ChangedTraining& each = answer.changes[k];
-    text += fmt::format("  {:>14}  {:>12}  {}{}\n", format_seconds(each.time_of_one()),
+    const std::string host =
+        each.needs.host > Bytes{0} ? fmt::format(", {} of host memory", format_bytes(each.needs.host)) : "";
+    text += fmt::format("  {:>14}  {:>12}  {}{}{}\n", format_seconds(each.time_of_one()),
                         format_bytes(answer.reserves.needed(each.needs.reserved, each.training.devices)), what_of(each),
-                        each.is_same() ? "" : "  (*)");
+                        host, each.is_same() ? "" : "  (*)");
     for (const TrainingChange& change : each.changes)
       text += fmt::format("  {:>14}  {:>12}    {}\n", "", "", change.framework);
     text += fmt::format("  {:>14}  {:>12}    {}\n", "", "",
@@ -180,6 +187,7 @@ Json fits_json(const FitsAnswer& answer, const std::string& made_by) {
           {"margin", answer.reserves.margin},
           {"communicator_bytes", answer.reserves.communicator.count},
           {"needs", needs_json(answer.needs, answer.reserves, answer.training.devices)},
+          {"needed_by_foreach_bytes", answer.by_foreach ? Json(answer.by_foreach->count) : Json()},
           {"changes", answer.has_changes && !answer.needs.fits ? changes : Json()}};
 }
 

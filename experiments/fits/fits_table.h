@@ -16,8 +16,9 @@ struct FitsAnswer {
   Reserves reserves;
   std::string device;  ///< of the platform
   TrainingNeeds needs;
-  std::optional<StoredTensors> stored{};   ///< beside the configuration file
-  bool has_changes = false;                ///< whether they were asked for
+  std::optional<Bytes> by_foreach{};      ///< needed with updates by lists of torch.optim's default, where that is more
+  std::optional<StoredTensors> stored{};  ///< beside the configuration file
+  bool has_changes = false;               ///< whether they were asked for
   std::vector<ChangedTraining> changes{};  ///< empty where it fits
 };
 

@@ -6,10 +6,12 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <variant>
 
 #include "experiments/study/memory_by_kind.h"
 #include "experiments/study/model.h"
 #include "platforms/platform_file.h"
+#include "sim/io/input_error.h"
 #include "sim/measure/lower_bounds.h"
 #include "sim/measure/memory_profile.h"
 #include "sim/memory/caching_allocator.h"
@@ -18,7 +20,7 @@ namespace plimsoll {
 namespace {
 
 /// A size that no plan has: what is asked within it is not held back.
-constexpr Bytes no_limit{std::int64_t{1} << 50};
+constexpr Bytes no_limit{std::int64_t{1} << 52};
 
 constexpr std::string_view main_copy = "fp32 copy of ", average = "average of ";
 
@@ -144,7 +146,8 @@ TrainingNeeds needs_of(const AskedTraining& training, const Question& question, 
   TrainingNeeds needs;
   needs.fits = answer.feasible();
   needs.reason = answer.reason;
-  needs.parameters = parameters_of(made.problem.graph);
+  const Trace model = load_model(training.trace);  // passes may forget shapes
+  if (const auto* graph = std::get_if<Graph>(&model.model)) needs.parameters = parameters_of(*graph);
   needs.checkpoint = checkpoint_of(made.problem.graph);
   needs.errors = reserve_errors(made.problem.graph);
   if (!answer.schedule) return needs;
@@ -221,10 +224,18 @@ TrainingNeeds needs_of_planned(AskedTraining& training, const Reserves& reserves
   return needs;
 }
 
+Bytes needed_by_foreach(AskedTraining training, const Reserves& reserves) {
+  training.update_kernels = UpdateKernels::foreach;
+  return reserves.needed(needs_within(training, no_limit, false).reserved);
+}
+
 TrainingNeeds needs_of_plain(const AskedTraining& training, const Reserves& reserves) {
   TrainingNeeds needs = needs_within(training, reserves.room(), true);
   if (needs.fits) return needs;
   TrainingNeeds unlimited = needs_within(training, no_limit, true);
+  if (unlimited.parts.empty()) {
+    throw InputError(fmt::format("{}: plain training needs more than {}", training.trace, format_bytes(no_limit)));
+  }
   unlimited.fits = false;
   if (unlimited.reason.empty()) unlimited.reason = needs.reason;
   return unlimited;

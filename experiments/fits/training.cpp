@@ -36,6 +36,7 @@ Question question_of(const AskedTraining& training, Bytes memory) {
           .micro_batches = training.micro_batches,
           .optimizer = training.optimizer,
           .states = training.states,
+          .update_kernels = training.update_kernels,
           .ema = training.ema,
           .clip_norm = training.clip_norm,
           .evaluation = training.evaluation,
@@ -52,6 +53,8 @@ std::string command_of(const AskedTraining& training, Bytes memory) {
       fmt::format("plimsoll simulate -t {} -p {} -s {} --optimizer {}", quoted(training.trace),
                   quoted(within(training.platform, memory)), quoted(training.strategy), written(training.optimizer));
   if (training.states != States::by_dtype) command += fmt::format(" --states {}", written(training.states));
+  if (training.update_kernels != UpdateKernels::fused)
+    command += fmt::format(" --update-kernels {}", written(training.update_kernels));
   if (training.ema) command += " --ema";
   if (training.clip_norm) command += " --clip-norm";
   if (training.evaluation) command += fmt::format(" --evaluate {}", written(*training.evaluation));

@@ -28,6 +28,9 @@ constexpr std::string_view computed_dtype(Precision precision) {
   return is_bf16 ? "bf16" : written(precision);
 }
 
+/// The pass that keeps Adam's states in 8 bits.
+inline constexpr std::string_view states_in_8_bits = "adam8bit";
+
 struct AskedTraining {
   std::string trace, platform;
   std::string strategy = "store_all";
@@ -35,6 +38,7 @@ struct AskedTraining {
   std::uint32_t devices = 1;  ///< that work together
   Optimizer optimizer = Optimizer::adam;
   States states = States::by_dtype;
+  UpdateKernels update_kernels = UpdateKernels::fused;
   bool ema = false;                           ///< averages of parameters are kept
   bool clip_norm = false;                     ///< gradients are clipped by the norm of all
   std::optional<Evaluation> evaluation = {};  ///< between iterations

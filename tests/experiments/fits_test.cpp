@@ -315,6 +315,35 @@ TEST_CASE("adapters, precision and sizes are the model's options", "[fits][progr
   CHECK(mixed["training"]["trace"] == "gpt2:batch=2,dtype=amp");
 }
 
+// Llama-3 8B's 8,030,261,248 parameters in bf16: weights, gradients and two states, and foreach's list of roots.
+TEST_CASE("fits says what torch.optim's default update needs more", "[fits][program]") {
+  const std::string words = "llama3_8b -p a100_80g -m 75GB --batch 1 --sequence 128 --optimizer adamw";
+  const Found fused = fits_of(words, 0), foreach = fits_of(words + " --update-kernels foreach", 1);
+  CHECK(fused["needs"]["live_bytes"].get<std::int64_t>() >= 4 * 2 * 8'030'261'248);
+  CHECK(foreach["needs"]["live_bytes"].get<std::int64_t>() >= 5 * 2 * 8'030'261'248);
+  CHECK(fused["needed_by_foreach_bytes"] == foreach["needs"]["needed_bytes"]);
+  CHECK(foreach["needed_by_foreach_bytes"].is_null());
+  CHECK(fits_of("gpt2 -p h200 --optimizer sgd", 0)["needed_by_foreach_bytes"].is_null());
+}
+
+TEST_CASE("fits takes Adam with states in 8 bits", "[fits][program]") {
+  for (const std::string word : {"adam8bit", "adamw8bit"}) {
+    const Found found = fits_of("llama32_1b -p h200 --sequence 256 --optimizer " + word, 0);
+    const double states = found["needs"]["at_peak"]["optimizer states"], numbers = found["parameters"];
+    CHECK(numbers == 1'235'814'400);
+    // Two of a byte a number, and an fp32 number for each block of 256.
+    CHECK(states == Approx(numbers * 2 * (1 + 4.0 / 256)).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("fits says what no memory has", "[fits][program]") {
+  const Found found = fits_of("gpt2 -p rtx_4090_pcie4 --batch 1000000 --no-changes", 1);
+  CHECK(found["needs"]["live_bytes"] > 1e15);
+  const ProgramRun run = plimsoll("fits llama3_8b -p h200 --batch 1000000 --no-changes");
+  CHECK(run.exit_code == 2);
+  CHECK(run.err == "llama3_8b:batch=1000000,dtype=bf16: plain training needs more than 4.50 PB\n");
+}
+
 TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") {
   const auto complaint = [](const std::string& words) {
     const ProgramRun run = plimsoll("fits " + words);
@@ -333,6 +362,12 @@ TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") 
   CHECK(complaint("resnet50_b8_cpu -p h200 --batch 4") ==
         "--batch: 'resnet50_b8_cpu' has no 'batch': a trace file is as it was measured\n");
   CHECK(complaint("vit_base -p h200 --sequence 4") == "--sequence: 'vit_base' has no 'sequence'\n");
+  CHECK(complaint("llama3_8b -p h200 --context 200GB") ==
+        "--context: expected less than the memory 150.75 GB, found 200.00 GB\n");
+  CHECK(complaint("gpt2 -p h200 --optimizer adam8bi") ==
+        "--optimizer: expected none, sgd, momentum, adam, adamw, adam8bit or adamw8bit, found 'adam8bi'\n");
+  CHECK(complaint("gpt2 -p h200 --optimizer none --update-kernels foreach") ==
+        "--update-kernels: 'foreach' needs an --optimizer, found none\n");
   CHECK(complaint("llama3_8b -p h200 --precision fp8").find("--precision: expected bf16, mixed, amp") == 0);
   CHECK(complaint("llama3_8b -p h200 --train qlora --precision amp").find("dtype=amp: not with base=nf4") !=
         std::string::npos);

@@ -306,6 +306,19 @@ TEST_CASE("a wrong configuration file says where and what", "[traces][named]") {
         "config.json:1:1: missing key 'num_local_experts'\nconfig.json:1:1: missing key 'num_experts_per_tok'");
   CHECK(complaint_about(R"({"model_type": "umt5"})") ==
         "config.json:1:16: model_type: no formula for 'umt5': none has biases of relative positions in each layer");
+  for (const auto& [type, head] : {std::pair{"llama", "LlamaForSequenceClassification"},
+                                   {"llama", "LlamaModel"},
+                                   {"bert", "BertForTokenClassification"},
+                                   {"bert", "BertForPreTraining"},
+                                   {"t5", "T5EncoderModel"},
+                                   {"gpt2", "GPT2ForSequenceClassification"}}) {
+    const std::string complaint = complaint_of([&] {
+      sizes_of_hf_config(fmt::format(R"({{"model_type": "{}", "architectures": ["{}"]}})", type, head), "config.json");
+    });
+    INFO(complaint);
+    CHECK(complaint.find(fmt::format("architectures: no formula for the head of [\"{}\"]: expected a name with",
+                                     head)) != std::string::npos);
+  }
   const std::string gemma = R"({"model_type": "gemma2", "num_hidden_layers": 3, "hidden_size": 64,
  "num_attention_heads": 8, "intermediate_size": 160, "vocab_size": 96)";
   CHECK(complaint_about(R"({"model_type": "gemma3_text", "num_hidden_layers": 6, "hidden_size": 64,

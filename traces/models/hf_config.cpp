@@ -468,6 +468,33 @@ constexpr WithoutFormula without_formula[] = {
     {"umt5", "biases of relative positions in each layer"},
     {"bart", "norms behind blocks of an encoder and a decoder"}};
 
+/// What formulas end in, by parts of the names of transformers' classes.
+struct Head {
+  std::string_view part;
+  bool of_bert = false;  ///< of BERT and its variants alone
+};
+constexpr Head heads[] = {{"ForCausalLM"},
+                          {"LMHeadModel"},
+                          {"ForMaskedLM"},
+                          {"ForConditionalGeneration"},
+                          {"ForImageClassification"},
+                          {"ForSequenceClassification", true}};
+
+/// A class with another head, or without one, has other parameters and other values.
+void refuse_other_heads(ConfigFile& file, std::string_view type) {
+  const std::string named = file.text("architectures");
+  if (named.empty() || named == "null" || named == "[]") return;
+  const bool is_bert = type.find("bert") != std::string_view::npos;
+  std::vector<std::string_view> known;
+  for (const Head& head : heads) {
+    if (head.of_bert && !is_bert) continue;
+    if (named.find(head.part) != std::string::npos) return;
+    known.push_back(head.part);
+  }
+  file.complain("architectures",
+                fmt::format("no formula for the head of {}: expected a name with {}", named, alternatives(known)));
+}
+
 }  // namespace
 
 std::string sizes_of_hf_config(std::string text, std::string file_name) {
@@ -477,6 +504,7 @@ std::string sizes_of_hf_config(std::string text, std::string file_name) {
   for (const ModelType& each : model_types) {
     known.push_back(each.name);
     if (each.name != type) continue;
+    refuse_other_heads(file, type);
     std::string sizes = each.sizes(file).text();
     file.throw_if_any();
     return sizes;
