@@ -2,10 +2,13 @@
 
 #include "traces/models/named_models.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <variant>
 
 #include "tests/bad_input.h"
