@@ -10,11 +10,14 @@ GPT = ("--width", "16", "--heads", "2", "--sequence", "8", "--vocabulary", "50",
 
 
 LISTS = f'''
-import sys
+import importlib.util
 
-sys.path.insert(0, "{os.path.dirname(MODELS)}")
 import torch
-from models import WORDS, Gpt, cross_entropy
+
+spec = importlib.util.spec_from_file_location("models", "{MODELS}")
+models = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(models)
+WORDS, Gpt, cross_entropy = models.WORDS, models.Gpt, models.cross_entropy
 
 
 class ByTurns(Gpt):
