@@ -87,11 +87,11 @@ std::string difference_of(const Problem& problem, const Schedule& schedule, cons
   const std::uint32_t slices = sequence_slices(problem.graph);
   if (slices > 1 && network.slices.size() != slices) return "runs whole sequences, and the schedule slices of them";
   const bool says_uses = std::ranges::any_of(problem.graph.ops, [](const Op& op) { return !op.uses.empty(); });
-  Graph here = problem.index
-                   ? chain_graph(with_loss(chain_of(network)), schedule.optimizer, backward_of(*problem.index),
-                                 schedule.states, says_uses ? Inner::apart : Inner::together)
-                         .graph
-                   : network.graph;
+  Graph here = problem.index ? chain_graph(with_loss(chain_of(network)),
+                                           {schedule.optimizer, schedule.parameter_groups}, backward_of(*problem.index),
+                                           schedule.states, says_uses ? Inner::apart : Inner::together)
+                                   .graph
+                             : network.graph;
   take_updates(here, network.graph);
   return problem.transformed ? stranger(problem.graph, here) : difference(problem.graph, here);
 }

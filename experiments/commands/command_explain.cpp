@@ -50,6 +50,7 @@ QuestionArguments words_of(const Json& record) {
   take(words.gradients, record, "gradients");
   take(words.transfers, record, "transfers");
   take(words.within, record, "within");
+  if (std::string groups; take(groups, record, "parameter_groups"), !groups.empty()) words.parameter_groups = {groups};
   if (const auto ema = record.find("ema"); ema != record.end()) words.ema = *ema == Json(true);
   if (const auto clip = record.find("clip_norm"); clip != record.end()) words.clip_norm = *clip == Json(true);
   if (const auto evaluate = record.find("evaluation"); evaluate != record.end() && evaluate->is_string()) {

@@ -31,6 +31,7 @@ struct FitsArguments {
   std::string model, platform, train = "full", batch, sequence, optimizer = "adam", update_kernels = "fused", precision,
                                memory, evaluate, prefetch = "0", context = "450 MB", communicator = "688 MiB",
                                margin = "5 %";
+  std::vector<std::string> parameter_groups;
   bool ema = false, clip_norm = false, no_changes = false, json = false;
 };
 
@@ -148,6 +149,7 @@ AskedTraining training_of(const FitsArguments& arguments) {
   if (trained.is_packed) training.trace = with_option(training.trace, "base", "nf4");
   set_precision(training, arguments.precision);
   if (training.optimizer == Optimizer::none) training.states = States::by_dtype;
+  training.parameter_groups = parameter_groups_of(arguments.parameter_groups, training.optimizer);
   training.ema = arguments.ema;
   training.clip_norm = arguments.clip_norm;
   training.evaluation = understood_evaluation("--evaluate", arguments.evaluate);
@@ -240,6 +242,7 @@ void add_fits_command(CLI::App& app, int& exit_code, const std::string& command_
                    "operations) or single")
       ->capture_default_str()
       ->type_name("WORD");
+  add_parameter_group_option(*command, arguments->parameter_groups);
   command->add_flag("--ema", arguments->ema, "keep an exponential moving average of each trained parameter");
   command->add_flag("--clip-norm", arguments->clip_norm, "clip gradients by the norm of all of them");
   command

@@ -16,6 +16,7 @@
 #include "sim/io/evaluation_words.h"
 #include "sim/io/input_error.h"
 #include "sim/io/one_of.h"
+#include "sim/io/parameter_groups.h"
 #include "sim/io/quantity.h"
 #include "strategies/compose/plan.h"
 
@@ -66,6 +67,7 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
                   "optimizer whose updates and states are added: none, sgd, momentum or adam")
       ->capture_default_str()
       ->type_name("NAME");
+  add_parameter_group_option(command, words.parameter_groups);
   command
       .add_option(
           "--states", words.states,
@@ -99,6 +101,26 @@ void add_question_options(CLI::App& command, QuestionArguments& words, Asks asks
       ->type_name("WHEN");
 }
 
+void add_parameter_group_option(CLI::App& command, std::vector<std::string>& words) {
+  command
+      .add_option("--parameter-group", words,
+                  "parameters that another optimizer updates, such as '*norm*=adam'; may be repeated, and the first "
+                  "whose pattern\nmatches a parameter's name (*, ? and [a-z], the whole name) takes it")
+      ->type_name("PATTERN=OPTIMIZER")
+      ->allow_extra_args(false);
+}
+
+std::vector<ParameterGroup> parameter_groups_of(const std::vector<std::string>& words, Optimizer rest) {
+  std::vector<ParameterGroup> groups;
+  for (const std::string& word : words) {
+    const Parsed<std::vector<ParameterGroup>> parsed = parse_parameter_groups(word);
+    if (!parsed.fine()) throw InputError(fmt::format("--parameter-group: {}", parsed.complaint));
+    groups.insert(groups.end(), parsed.value.begin(), parsed.value.end());
+  }
+  if (groups.empty() || rest != Optimizer::none) return groups;
+  throw InputError(fmt::format("--parameter-group: '{}' needs an --optimizer for the rest, found none", words.front()));
+}
+
 void add_schedule_option(CLI::App& command, std::string& schedule, const std::string& help, const std::string& names) {
   CLI::Option* option = command.add_option(names, schedule, help);
   option->type_name("FILE");
@@ -110,8 +132,8 @@ void add_schedule_option(CLI::App& command, std::string& schedule, const std::st
   option->each([required](const std::string&) {
     for (CLI::Option* each : required) each->required(false);
   });
-  for (const char* name : {"--strategy", "--memory", "--micro-batches", "--optimizer", "--states", "--update-kernels",
-                           "--ema", "--clip-norm", "--evaluate", "--gradients"}) {
+  for (const char* name : {"--strategy", "--memory", "--micro-batches", "--optimizer", "--parameter-group", "--states",
+                           "--update-kernels", "--ema", "--clip-norm", "--evaluate", "--gradients"}) {
     if (CLI::Option* each = command.get_option_no_throw(name)) option->excludes(each);
   }
 }
@@ -146,11 +168,13 @@ Question question_of(const QuestionArguments& words, Asks asks) {
   if (update_kernels != UpdateKernels::fused && words.optimizer == written(Optimizer::none)) {
     throw InputError(fmt::format("--update-kernels: '{}' needs an --optimizer, found none", words.update_kernels));
   }
+  const auto optimizer = understood<Optimizer>("--optimizer", words.optimizer);
   Question question{.trace = words.trace,
                     .platform = words.platform,
                     .strategy = {},
                     .micro_batches = static_cast<std::uint32_t>(count.value),
-                    .optimizer = understood<Optimizer>("--optimizer", words.optimizer),
+                    .optimizer = optimizer,
+                    .parameter_groups = parameter_groups_of(words.parameter_groups, optimizer),
                     .states = states,
                     .update_kernels = update_kernels,
                     .ema = words.ema,

@@ -45,6 +45,7 @@ struct QuestionArguments {
   std::string trace, platform, strategy, memory, micro_batches = "1", engine = "simgrid", allocator = "exact",
                                                  optimizer = "none", states = "by_dtype", update_kernels = "fused",
                                                  gradients = "new", transfers = "link", within = "live", evaluate;
+  std::vector<std::string> parameter_groups;
   bool ema = false, clip_norm = false;
 };
 
@@ -70,6 +71,10 @@ std::optional<AnsweredQuestion> answered_file(const std::string& file, const Que
 
 /// A line on stderr where that schedule does not fit.
 void report_beyond(const std::string& file, const Answer&);
+
+/// --parameter-group, which may be repeated.
+void add_parameter_group_option(CLI::App&, std::vector<std::string>& words);
+std::vector<ParameterGroup> parameter_groups_of(const std::vector<std::string>& words, Optimizer rest);
 
 /// --jobs: 0 is one for each core.
 std::size_t jobs_of(const std::string& word);

@@ -35,6 +35,7 @@ Question question_of(const AskedTraining& training, Bytes memory) {
           .memory = training.budget ? StatedBudget(*training.budget) : std::nullopt,
           .micro_batches = training.micro_batches,
           .optimizer = training.optimizer,
+          .parameter_groups = training.parameter_groups,
           .states = training.states,
           .update_kernels = training.update_kernels,
           .ema = training.ema,
@@ -52,6 +53,9 @@ std::string command_of(const AskedTraining& training, Bytes memory) {
   std::string command =
       fmt::format("plimsoll simulate -t {} -p {} -s {} --optimizer {}", quoted(training.trace),
                   quoted(within(training.platform, memory)), quoted(training.strategy), written(training.optimizer));
+  for (const ParameterGroup& group : training.parameter_groups) {
+    command += fmt::format(" --parameter-group \"{}={}\"", group.pattern, written(group.optimizer));
+  }
   if (training.states != States::by_dtype) command += fmt::format(" --states {}", written(training.states));
   if (training.update_kernels != UpdateKernels::fused)
     command += fmt::format(" --update-kernels {}", written(training.update_kernels));

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "experiments/study/run.h"
 #include "sim/core/names.h"
@@ -37,6 +38,7 @@ struct AskedTraining {
   std::uint32_t micro_batches = 1;
   std::uint32_t devices = 1;  ///< that work together
   Optimizer optimizer = Optimizer::adam;
+  std::vector<ParameterGroup> parameter_groups;  ///< which other optimizers update
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
   bool ema = false;                           ///< averages of parameters are kept

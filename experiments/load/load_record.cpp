@@ -1,6 +1,7 @@
 #include "experiments/load/load_record.h"
 
 #include "experiments/load/load_mark.h"
+#include "sim/io/parameter_groups.h"
 
 namespace plimsoll {
 namespace {
@@ -123,6 +124,9 @@ Json load_json(const LoadQuestion& question, const LoadAnswer& answer, const std
             {"sequence", number(question.sequence)},
             {"times_rescaled", answer.times_rescaled},
             {"lines", Json::array()}};
+  if (!question.base.parameter_groups.empty()) json["parameter_groups"] = written(question.base.parameter_groups);
+  if (question.base.ema) json["ema"] = true;
+  if (question.base.clip_norm) json["clip_norm"] = true;
   for (const LoadLine& line : answer.lines) json["lines"].push_back(load_line_json(question, line));
   json["bound"] = load_bound_json(question, answer);
   return json;

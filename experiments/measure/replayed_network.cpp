@@ -8,8 +8,8 @@
 namespace plimsoll {
 
 Network replayed_network(const Problem& problem, const Schedule& schedule, const std::string& reference) {
-  std::optional<Optimizer> updates;
-  if (problem.index) updates = schedule.optimizer;
+  std::optional<Optimizers> updates;
+  if (problem.index) updates = Optimizers{schedule.optimizer, schedule.parameter_groups};
   Network network = named_network(reference, updates).network;
   if (problem.mesh) return network;  // the whole one, of which ranks have shares
   const std::size_t first = first_stage_of(network, problem.graph, problem.chain ? problem.chain->stages.size() : 0);

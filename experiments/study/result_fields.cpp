@@ -13,6 +13,7 @@
 #include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/io/evaluation_words.h"
+#include "sim/io/parameter_groups.h"
 #include "sim/measure/memory_profile.h"
 
 namespace plimsoll {
@@ -271,6 +272,11 @@ const ResultField fields[] = {
      [](const Result& of) -> Json {
        if (!of.problem || !of.problem->states) return nullptr;
        return written(of.problem->update_kernels);
+     }},
+    {"parameter_groups", text, sometimes, "one optimizer updates all", "", "as `--parameter-group`, joined by commas: which other optimizers update",
+     [](const Result& of) -> Json {
+       if (!of.problem || of.problem->parameter_groups.empty()) return nullptr;
+       return written(of.problem->parameter_groups);
      }},
     {"ema", flag, sometimes, "no averages are kept", "", "true: optimizer states have averages of parameters",
      [](const Result& of) -> Json {

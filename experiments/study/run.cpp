@@ -23,6 +23,7 @@
 #include "sim/engine/simgrid/simgrid_engine.h"
 #include "sim/io/evaluation_words.h"
 #include "sim/io/input_error.h"
+#include "sim/io/parameter_groups.h"
 #include "sim/io/schedule/schedule_file.h"
 #include "sim/judge/check.h"
 #include "sim/measure/contention.h"
@@ -334,12 +335,34 @@ std::vector<std::vector<std::size_t>> together(const std::vector<PartsOutcome>& 
   return groups;
 }
 
+/// A pattern that no parameter's name is like, in words; empty: there is none.
+std::string unmatched_group(const std::vector<ParameterGroup>& groups, const std::variant<Chain, Graph>& model) {
+  if (groups.empty()) return "";
+  std::vector<std::string> names;
+  if (const Chain* chain = std::get_if<Chain>(&model)) {
+    for (const Parameter& each : chain->parameters) names.push_back(each.name);
+  } else {
+    for (const Tensor& each : std::get<Graph>(model).tensors) {
+      if (each.kind == TensorKind::parameter) names.push_back(each.name);
+    }
+  }
+  for (const ParameterGroup& group : groups) {
+    const Optimizers alone{Optimizer::none, {group}};
+    if (std::ranges::any_of(names, [&](const std::string& name) { return alone.group_of(name) == 0; })) continue;
+    const std::string such = names.empty() ? "" : fmt::format(", such as '{}'", names[names.size() / 2]);
+    return fmt::format("--parameter-group: '{}' matches no parameter's name{}{}", group.pattern, such,
+                       pattern_suggestion(group.pattern, names));
+  }
+  return "";
+}
+
 /// The problem behind a question, without the transforms of its strategy.
 ProblemOutcome untransformed(const Question& question, Trace trace, Platform platform) {
   std::optional<Evaluation> evaluation = question.evaluation;
   if (evaluation) evaluation = sized_for(question.trace, *evaluation);
   const ProblemOptions options{.micro_batches = question.micro_batches,
                                .optimizer = question.optimizer,
+                               .parameter_groups = question.parameter_groups,
                                .states = question.states,
                                .update_kernels = question.update_kernels,
                                .keeps_averages = question.ema,
@@ -348,6 +371,8 @@ ProblemOutcome untransformed(const Question& question, Trace trace, Platform pla
                                .gradients = question.gradients,
                                .backward = backward_for(question.strategy.passes),
                                .inner = inner_for(question.strategy.passes)};
+  const std::string unmatched = unmatched_group(question.parameter_groups, trace.model);
+  if (!unmatched.empty()) return fmt::format("trace '{}': {}", question.trace, unmatched);
   ProblemOutcome made = make_problem(std::move(trace.model), std::move(platform), options);
   if (const std::string* why = std::get_if<std::string>(&made)) {
     return fmt::format("trace '{}' on platform '{}': {}", question.trace, question.platform, *why);
@@ -450,6 +475,7 @@ Question question_of(const Schedule& schedule, const std::string& file, const st
           .strategy = {schedule.strategy, std::move(changes)},
           .micro_batches = schedule.micro_batches / slices * replicas,
           .optimizer = schedule.optimizer,
+          .parameter_groups = schedule.parameter_groups,
           .states = schedule.states,
           .update_kernels = schedule.update_kernels,
           .ema = schedule.keeps_averages,

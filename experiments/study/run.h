@@ -45,6 +45,7 @@ struct Question {
   StatedBudget memory = {};
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
+  std::vector<ParameterGroup> parameter_groups = {};  ///< which other optimizers update
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
   bool ema = false;                           ///< updates keep averages of parameters

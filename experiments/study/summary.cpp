@@ -15,6 +15,7 @@
 #include "sim/core/names.h"
 #include "sim/core/scaling.h"
 #include "sim/io/evaluation_words.h"
+#include "sim/io/parameter_groups.h"
 #include "sim/io/quantity.h"
 #include "sim/measure/memory_profile.h"
 
@@ -206,6 +207,8 @@ std::string summary(const Question& question, const Problem& problem, const Answ
                         written(question.optimizer), written(*problem.states), written(problem.update_kernels),
                         problem.keeps_averages ? ", averages kept" : "",
                         problem.clips_gradients ? ", gradients clipped" : "");
+    if (!problem.parameter_groups.empty())
+      text += fmt::format("{:34}groups {}\n", "", written(problem.parameter_groups));
   }
   if (problem.evaluation) text += evaluation_line(*problem.evaluation, answer);
   if (question.allocator.kind != AllocatorKind::exact) text += allocator_lines(question, problem, answer);

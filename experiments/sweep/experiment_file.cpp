@@ -15,6 +15,7 @@
 #include "sim/io/fields.h"
 #include "sim/io/input_error.h"
 #include "sim/io/one_of.h"
+#include "sim/io/parameter_groups.h"
 #include "sim/io/quantity.h"
 #include "sim/io/text_file.h"
 #include "sim/io/yaml_document.h"
@@ -235,6 +236,18 @@ std::vector<std::string> texts(const std::vector<PlacedWord>& words) {
   return list;
 }
 
+/// `*norm*=adam`, or a list of such.
+void read_groups(Draft& d, const YamlCursor& value) {
+  const auto read = [&](const YamlCursor& each) {
+    const Parsed<std::vector<ParameterGroup>> parsed = parse_parameter_groups(each.string());
+    if (!parsed.fine()) each.complain(parsed.complaint);
+    d.experiment.parameter_groups.insert(d.experiment.parameter_groups.end(), parsed.value.begin(), parsed.value.end());
+  };
+  d.experiment.parameter_groups.clear();
+  if (value.is_scalar()) return read(value);
+  for (const YamlCursor& each : value.elements()) read(each);
+}
+
 void read_strategies(Draft& d, const YamlCursor& value) {
   d.experiment.strategies.clear();
   for (const PlacedWord& each : d.take("strategies", value)) d.experiment.strategies.push_back(strategy(each));
@@ -295,6 +308,7 @@ constexpr DraftField draft_fields[] = {
     {"states", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.states = one_of<States>(v); }},
     {"update_kernels", Need::optional,
      [](Draft& d, const YamlCursor& v) { d.experiment.update_kernels = one_of<UpdateKernels>(v); }},
+    {"parameter_groups", Need::optional, read_groups},
     {"ema", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.ema = v.boolean(); }},
     {"clip_norm", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.clip_norm = v.boolean(); }},
     {"evaluate", Need::optional, [](Draft& d, const YamlCursor& v) { d.experiment.evaluation = evaluation(v); }},
@@ -541,6 +555,7 @@ Json to_json(const Experiment& experiment) {
   if (!experiment.aliases.empty()) json["alias"] = experiment.aliases;
   if (experiment.states != States::by_dtype) json["states"] = written(experiment.states);
   if (experiment.update_kernels != UpdateKernels::fused) json["update_kernels"] = written(experiment.update_kernels);
+  if (!experiment.parameter_groups.empty()) json["parameter_groups"] = written(experiment.parameter_groups);
   if (experiment.ema) json["ema"] = true;
   if (experiment.clip_norm) json["clip_norm"] = true;
   if (experiment.evaluation) json["evaluate"] = written(*experiment.evaluation);

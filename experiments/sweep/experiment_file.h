@@ -47,6 +47,7 @@ struct Experiment {
   PointSelection selection;
   std::map<std::string, std::string> aliases;  ///< of traces and platforms, by what they stand for
   std::variant<BudgetList, BudgetRange> memory = BudgetList{std::nullopt};
+  std::vector<ParameterGroup> parameter_groups;  ///< which other optimizers update
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
   bool ema = false;                           ///< updates keep averages of parameters

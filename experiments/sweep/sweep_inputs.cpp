@@ -94,6 +94,7 @@ void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element
                                             .platform = e.platforms.front(),
                                             .strategy = e.strategies[element],
                                             .optimizer = optimizer,
+                                            .parameter_groups = e.parameter_groups,
                                             .states = e.states,
                                             .update_kernels = e.update_kernels,
                                             .ema = e.ema,

@@ -141,6 +141,7 @@ Question question_of(const Experiment& e, std::size_t group) {
           .strategy = e.strategies[group % e.strategies.size()],
           .micro_batches = e.micro_batches[at.micro_batches],
           .optimizer = e.optimizers[at.optimizer],
+          .parameter_groups = e.parameter_groups,
           .states = e.states,
           .update_kernels = e.update_kernels,
           .ema = e.ema,

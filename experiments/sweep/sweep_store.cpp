@@ -103,8 +103,8 @@ Json read_manifest(const fs::path& path) {
 Json settings_of(const Json& identity) {
   const Json experiment = identity.value("experiment", Json::object());
   Json settings = Json::object();
-  for (const char* key : {"gradients", "engine", "allocator", "states", "update_kernels", "ema", "clip_norm",
-                          "evaluate", "within", "timelines"}) {
+  for (const char* key : {"gradients", "engine", "allocator", "states", "update_kernels", "parameter_groups", "ema",
+                          "clip_norm", "evaluate", "within", "timelines"}) {
     settings[key] = experiment.value(key, Json(nullptr));
   }
   return settings;

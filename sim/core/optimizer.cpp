@@ -16,7 +16,52 @@ Bytes bytes_of_state(States states, Bytes parameter, std::string_view dtype) {
   return Bytes{parameter.count / *each * bytes_of_fp32};
 }
 
+/// How much of a pattern that begins with no `*` is for this character: 0 where it has another.
+std::size_t width_for(std::string_view pattern, char c) {
+  const std::size_t end = pattern.front() == '[' ? pattern.find(']', 2) : std::string_view::npos;
+  if (end == std::string_view::npos) return pattern.front() == '?' || pattern.front() == c ? 1 : 0;
+  const bool is_negated = pattern[1] == '!';
+  bool has_it = false;
+  for (std::size_t k = is_negated ? 2 : 1; k < end; ++k) {
+    const bool is_range = k + 2 < end && pattern[k + 1] == '-';
+    has_it |= is_range ? pattern[k] <= c && c <= pattern[k + 2] : pattern[k] == c;
+    if (is_range) k += 2;
+  }
+  return has_it != is_negated ? end + 1 : 0;
+}
+
+/// Of `*`, `?`, `[a-z]` and `[!a-z]`, against the whole name. Of stars only the last one has to try again.
+bool matches_name(std::string_view pattern, std::string_view name) {
+  std::size_t at = 0, behind_star = std::string_view::npos, from = 0;
+  for (std::size_t n = 0; n < name.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      behind_star = ++at;
+      from = n;
+      continue;
+    }
+    const std::size_t width = at < pattern.size() ? width_for(pattern.substr(at), name[n]) : 0;
+    if (width == 0 && behind_star == std::string_view::npos) return false;
+    at = width > 0 ? at + width : behind_star;
+    n = width > 0 ? n + 1 : ++from;
+  }
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
+}
+
 }  // namespace
+
+std::size_t Optimizers::group_of(const std::string& parameter) const {
+  const auto matches = [&](const ParameterGroup& group) {
+    return group.pattern == parameter || matches_name(group.pattern, parameter);
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(groups, matches) - groups.begin());
+}
+
+std::size_t group_of(const Graph& graph, const Op& update, const Optimizers& optimizers) {
+  if (optimizers.groups.empty()) return 0;
+  const auto is_parameter = [&](TensorId t) { return graph[t].kind == TensorKind::parameter; };
+  const auto first = std::ranges::find_if(update.mutates, is_parameter);
+  return first == update.mutates.end() ? optimizers.groups.size() : optimizers.group_of(graph[*first].name);
+}
 
 std::optional<std::int64_t> bytes_of_dtype(std::string_view dtype) {
   if (dtype == "bf16" || dtype == "fp16") return 2;  // the usual ones are asked for with each kernel

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/core/graph.h"
@@ -13,6 +14,23 @@
 namespace plimsoll {
 
 constexpr std::int64_t bytes_of_fp32 = 4;  ///< of one number
+
+/// Which optimizer updates which parameter: that of the first group whose pattern matches its name, else `rest`.
+struct Optimizers {
+  Optimizer rest = Optimizer::none;
+  std::vector<ParameterGroup> groups = {};
+
+  Optimizers(Optimizer all = Optimizer::none) : rest(all) {}
+  Optimizers(Optimizer of_rest, std::vector<ParameterGroup> of_groups) : rest(of_rest), groups(std::move(of_groups)) {}
+
+  /// The number of its group; of the rest, that of groups.
+  std::size_t group_of(const std::string& parameter) const;
+  Optimizer of_group(std::size_t group) const { return group < groups.size() ? groups[group].optimizer : rest; }
+  Optimizer of(const std::string& parameter) const { return of_group(group_of(parameter)); }
+};
+
+/// Of what an update changes the first parameter's.
+std::size_t group_of(const Graph&, const Op& update, const Optimizers&);
 
 /// Bytes of one number of a floating point dtype: `bf16` or `bfloat16`, `fp32` or `float32`, ...; else unset.
 std::optional<std::int64_t> bytes_of_dtype(std::string_view dtype);

@@ -116,6 +116,14 @@ struct Collective {
 };
 
 enum class Optimizer : std::uint8_t { none, sgd, momentum, adam };
+/// Parameters whose names match the pattern (`*`, `?`, `[a-z]`), which another optimizer updates than the rest.
+struct ParameterGroup {
+  std::string pattern;
+  Optimizer optimizer = Optimizer::none;
+
+  friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
+};
+
 /// Size of optimizer states. `fp32`: states, and a copy of each narrower parameter, are in fp32 (mixed precision);
 /// `as_parameters`: each state has the bytes of its parameter; `by_dtype`: fp32 for parameters narrower than fp32, else
 /// as_parameters.
@@ -134,6 +142,7 @@ struct Schedule {
   std::uint32_t replicas = 1;
   std::optional<Bytes> budget;  ///< of each device; unset: unlimited
   Optimizer optimizer = Optimizer::none;
+  std::vector<ParameterGroup> parameter_groups;  ///< the first whose pattern matches; `optimizer` updates the rest
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
   bool keeps_averages = false;           ///< of trained parameters, among the states of their updates

@@ -40,7 +40,7 @@ struct Kind {
   std::span<const Unit> prefixes, units;
 };
 constexpr Kind sizes{"a size such as 80 GB or 64 MiB", prefixes, size_units};
-constexpr Kind times{"a time such as 3.2 ms or 5 us", no_prefixes, time_units};
+constexpr Kind durations{"a time such as 3.2 ms or 5 us", no_prefixes, time_units};
 constexpr Kind bandwidths{"a bandwidth such as 25 GB/s or 400 Gbps", prefixes, bandwidth_units};
 constexpr Kind rates{"a rate such as 989 TFLOPS", prefixes, rate_units};
 
@@ -199,7 +199,7 @@ Parsed<Bytes> parse_bytes(std::string_view text) {
 }
 
 Parsed<Seconds> parse_seconds(std::string_view text) {
-  return parse_rounded<Seconds>(text, times, longest_seconds.value);
+  return parse_rounded<Seconds>(text, durations, longest_seconds.value);
 }
 
 namespace {

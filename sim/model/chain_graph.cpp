@@ -9,7 +9,6 @@
 
 #include "sim/core/expects.h"
 #include "sim/core/op_kind.h"
-#include "sim/core/optimizer.h"
 #include "sim/model/shared_parameters.h"
 
 namespace plimsoll {
@@ -29,9 +28,9 @@ struct BackwardGradients {
 
 class GraphBuilder {
  public:
-  GraphBuilder(const Chain& chain, Optimizer optimizer, States states, Backward backward, Inner inner)
+  GraphBuilder(const Chain& chain, const Optimizers& optimizers, States states, Backward backward, Inner inner)
       : chain_(chain),
-        optimizer_(optimizer),
+        optimizers_(optimizers),
         states_(states),
         backward_(backward),
         is_apart_(inner == Inner::apart && lists_saved(chain)),
@@ -55,7 +54,7 @@ class GraphBuilder {
         add_backward(i);
       }
     }
-    if (optimizer_ != Optimizer::none) {
+    if (optimizers_.rest != Optimizer::none) {
       for (const Trained& trained : trained_) add_update(trained);
     }
     return std::move(made_);
@@ -188,7 +187,7 @@ class GraphBuilder {
     Trained trained{std::move(parameters), gradient, {}};
     for (const TensorId parameter : trained.parameters) {
       const Tensor of = made_.graph[parameter];
-      for (const Tensor& state : states_of(optimizer_, states_, of, dtype_of(made_.graph, of))) {
+      for (const Tensor& state : states_of(optimizers_.of(of.name), states_, of, dtype_of(made_.graph, of))) {
         trained.states.push_back(tensor(state.name, state.kind, state.bytes));
         made_.graph.tensors.back().dtype = state.dtype;
       }
@@ -391,7 +390,7 @@ class GraphBuilder {
   }
 
   const Chain& chain_;
-  Optimizer optimizer_;
+  const Optimizers& optimizers_;
   States states_;
   Backward backward_;
   bool is_apart_;                             // the tensors that stages list
@@ -410,10 +409,11 @@ class GraphBuilder {
 
 }  // namespace
 
-ChainGraph chain_graph(const Chain& chain, Optimizer optimizer, Backward backward, States states, Inner inner) {
+ChainGraph chain_graph(const Chain& chain, const Optimizers& optimizers, Backward backward, States states,
+                       Inner inner) {
   EXPECTS(!chain.stages.empty() && chain.stages.back().output == Bytes{0});
   EXPECTS(backward == Backward::whole || inner == Inner::together || !lists_saved(chain));
-  return GraphBuilder(chain, optimizer, states, backward, inner).build();
+  return GraphBuilder(chain, optimizers, states, backward, inner).build();
 }
 
 Chain with_loss(Chain chain) {

@@ -7,6 +7,7 @@
 
 #include "sim/core/chain.h"
 #include "sim/core/graph.h"
+#include "sim/core/optimizer.h"
 #include "sim/core/schedule.h"
 
 namespace plimsoll {
@@ -33,7 +34,7 @@ struct ChainGraph {
 /// stays for the weight-gradient op, beside what the input-gradient op makes for it. Tensors apart have shapes, those
 /// of boundaries too, and backwards say how they use them; a chain that lists none has none apart. Backwards are whole
 /// then.
-ChainGraph chain_graph(const Chain&, Optimizer, Backward = Backward::whole, States = States::by_dtype,
+ChainGraph chain_graph(const Chain&, const Optimizers&, Backward = Backward::whole, States = States::by_dtype,
                        Inner = Inner::together);
 
 /// The chain with a last stage that is a loss (output of 0 bytes): itself, or with a loss of no time and no memory

@@ -9,7 +9,6 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
-#include "sim/core/optimizer.h"
 
 namespace plimsoll {
 namespace {
@@ -197,8 +196,8 @@ std::variant<std::vector<TrainedParameter>, std::string> trained_parameters(cons
   return Matching(graph).run();
 }
 
-std::variant<UpdatedGraph, std::string> graph_with_updates(Graph graph, Optimizer optimizer, States states) {
-  EXPECTS(optimizer != Optimizer::none);
+std::variant<UpdatedGraph, std::string> graph_with_updates(Graph graph, const Optimizers& optimizers, States states) {
+  EXPECTS(optimizers.rest != Optimizer::none);
   std::variant<std::vector<TrainedParameter>, std::string> found = trained_parameters(graph);
   if (std::string* why = std::get_if<std::string>(&found)) return "no updates can be made: " + *why;
   const auto& trained = std::get<std::vector<TrainedParameter>>(found);
@@ -211,7 +210,7 @@ std::variant<UpdatedGraph, std::string> graph_with_updates(Graph graph, Optimize
     const std::string dtype = dtype_of(graph, of);
     if (states == States::fp32 && !bytes_of_dtype(dtype)) return no_fp32_states(of.name, dtype);
     std::vector<TensorId> kept;
-    for (Tensor& state : states_of(optimizer, states, of, dtype)) {
+    for (Tensor& state : states_of(optimizers.of(of.name), states, of, dtype)) {
       state.storage = id_at<StorageId>(graph.storages++);
       kept.push_back(id_at<TensorId>(graph.tensors.size()));
       graph.tensors.push_back(std::move(state));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/core/graph.h"
+#include "sim/core/optimizer.h"
 #include "sim/core/schedule.h"
 
 namespace plimsoll {
@@ -35,6 +36,6 @@ struct UpdatedGraph {
   Graph graph;
   States states = States::by_dtype;
 };
-std::variant<UpdatedGraph, std::string> graph_with_updates(Graph, Optimizer, States);
+std::variant<UpdatedGraph, std::string> graph_with_updates(Graph, const Optimizers&, States);
 
 }  // namespace plimsoll

@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "sim/core/expects.h"
 #include "sim/core/op_attribute.h"
-#include "sim/core/optimizer.h"
 #include "sim/model/device_classes.h"
 #include "sim/model/evaluation_forward.h"
 #include "sim/model/graph_updates.h"
 #include "sim/model/input_loads.h"
+#include "sim/model/shared_parameters.h"
 #include "sim/model/update_launches.h"
 #include "sim/ops/views.h"
 
@@ -58,6 +60,54 @@ std::optional<std::string> no_clipping(const ProblemOptions& options, bool has_o
   return "the update kernels 'megatron' count the norm and clipping already: gradients are not clipped once more";
 }
 
+/// Why there can be no groups of parameters.
+std::optional<std::string> no_groups(const ProblemOptions& options, bool has_own_updates) {
+  if (options.parameter_groups.empty()) return std::nullopt;
+  if (options.optimizer == Optimizer::none) return "groups of parameters need an optimizer for the rest, found none";
+  if (!has_own_updates) return std::nullopt;
+  return "the trace has updates of its own, by the optimizers that it says: groups of parameters cannot be chosen";
+}
+
+/// Why updates of a graph leave a group without parameters.
+std::optional<std::string> empty_group(const Graph& graph, const Optimizers& optimizers) {
+  if (optimizers.groups.empty()) return std::nullopt;
+  std::vector<std::string> names;
+  std::vector<bool> is_used(optimizers.groups.size() + 1, false);
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::update) continue;
+    for (const TensorId t : op.mutates) {
+      if (graph[t].kind != TensorKind::parameter) continue;
+      names.push_back(graph[t].name);
+      is_used[optimizers.group_of(names.back())] = true;
+    }
+  }
+  const auto empty = std::ranges::find(is_used, false);
+  const auto group = static_cast<std::size_t>(empty - is_used.begin());
+  if (group >= optimizers.groups.size()) return std::nullopt;
+  const Optimizers alone{optimizers.rest, {optimizers.groups[group]}};
+  const auto other = std::ranges::find_if(names, [&](const std::string& name) { return alone.group_of(name) == 0; });
+  if (other == names.end()) return "the group '" + alone.groups[0].pattern + "' matches no trained parameter's name";
+  return "no parameter is left for the group '" + alone.groups[0].pattern + "': '" + *other + "' is in '" +
+         optimizers.groups[optimizers.group_of(*other)].pattern + "', which comes before it";
+}
+
+/// An update of a gradient that parameters of a stage have together is by one optimizer.
+std::optional<std::string> no_common_group(const Chain& chain, const ProblemOptions& options) {
+  if (options.parameter_groups.empty()) return std::nullopt;
+  const Optimizers optimizers{options.optimizer, options.parameter_groups};
+  for (const Stage& stage : chain.stages) {
+    if (!own_gradient(chain, stage)) continue;
+    std::set<std::size_t> groups;
+    for (const std::uint32_t p : stage.parameters) {
+      if (chain.parameters[p].trained) groups.insert(optimizers.group_of(chain.parameters[p].name));
+    }
+    if (groups.size() > 1) {
+      return "stage '" + stage.name + "' has one gradient for its parameters, which are of several groups";
+    }
+  }
+  return std::nullopt;
+}
+
 /// Parameter gradients are whole after the last micro-batch only.
 std::optional<std::string> early_reader(const Problem& problem) {
   if (problem.micro_batches == 1) return std::nullopt;
@@ -77,7 +127,8 @@ void count_averages(Chain& chain, const ProblemOptions& options) {
   for (Parameter& parameter : chain.parameters) {
     const std::string& dtype = dtype_of(chain, parameter);
     if (!parameter.trained) continue;
-    parameter.states = state_bytes(options.optimizer, options.states, parameter.bytes, dtype) +
+    const Optimizers optimizers{options.optimizer, options.parameter_groups};
+    parameter.states = state_bytes(optimizers.of(parameter.name), options.states, parameter.bytes, dtype) +
                        average_bytes(options.states, parameter.bytes, dtype);
   }
 }
@@ -99,6 +150,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
   Problem problem;
   problem.micro_batches = options.micro_batches;
   problem.optimizer = options.optimizer;
+  problem.parameter_groups = options.parameter_groups;
   problem.update_kernels = options.update_kernels;
   problem.keeps_averages = options.keeps_averages;
   problem.clips_gradients = options.clips_gradients;
@@ -121,14 +173,17 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
              "packed where backwards are split";
     }
     if (std::optional<std::string> why = no_states(whole, options)) return std::move(*why);
+    if (std::optional<std::string> why = no_groups(options, false)) return std::move(*why);
+    if (std::optional<std::string> why = no_common_group(whole, options)) return std::move(*why);
     if (std::optional<std::string> why = no_averages(options, false)) return std::move(*why);
     if (std::optional<std::string> why = no_clipping(options, false)) return std::move(*why);
     if (options.backward == Backward::split || options.inner == Inner::apart) let_nothing_die_early(whole);
-    problem.index = chain_graph(whole, options.optimizer, options.backward, options.states, options.inner);
+    problem.index = chain_graph(whole, problem.optimizers(), options.backward, options.states, options.inner);
     problem.graph = std::move(problem.index->graph);
     problem.index->graph = {};
+    if (std::optional<std::string> why = empty_group(problem.graph, problem.optimizers())) return std::move(*why);
     if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);
-    launch_together(problem.graph, options.optimizer, options.update_kernels);
+    launch_together(problem.graph, problem.optimizers(), options.update_kernels);
     if (options.keeps_averages) {
       keep_averages(problem.graph, options.states, options.update_kernels);
       count_averages(whole, options);
@@ -149,14 +204,16 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     if (has_update(graph) && options.states == States::fp32) {
       return "the trace has updates of its own, whose states are as it says: states cannot be chosen";
     }
+    if (std::optional<std::string> why = no_groups(options, has_update(graph))) return std::move(*why);
     if (std::optional<std::string> why = no_averages(options, has_update(graph))) return std::move(*why);
     if (std::optional<std::string> why = no_clipping(options, has_update(graph))) return std::move(*why);
     if (options.optimizer != Optimizer::none && !has_update(graph)) {
       std::variant<UpdatedGraph, std::string> updated =
-          graph_with_updates(std::move(graph), options.optimizer, options.states);
+          graph_with_updates(std::move(graph), problem.optimizers(), options.states);
       if (std::string* why = std::get_if<std::string>(&updated)) return std::move(*why);
       graph = std::move(std::get<UpdatedGraph>(updated).graph);
-      launch_together(graph, options.optimizer, options.update_kernels);
+      if (std::optional<std::string> why = empty_group(graph, problem.optimizers())) return std::move(*why);
+      launch_together(graph, problem.optimizers(), options.update_kernels);
       if (options.keeps_averages) keep_averages(graph, options.states, options.update_kernels);
       if (options.clips_gradients) count_clipping(graph, options.update_kernels);
       problem.states = std::get<UpdatedGraph>(updated).states;

@@ -11,6 +11,7 @@
 #include "sim/core/decisions.h"
 #include "sim/core/evaluation.h"
 #include "sim/core/mesh.h"
+#include "sim/core/optimizer.h"
 #include "sim/core/platform.h"
 #include "sim/core/scaling.h"
 #include "sim/model/chain_graph.h"
@@ -28,6 +29,7 @@ struct Problem {
   std::shared_ptr<const ChainAllocations> allocations = {};  ///< of the chain that the trace has, where it has them
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
+  std::vector<ParameterGroup> parameter_groups = {};    ///< which other optimizers update
   UpdateKernels update_kernels = UpdateKernels::fused;  ///< of updates that --optimizer made
   bool keeps_averages = false;                          ///< of trained parameters, which updates renew
   bool clips_gradients = false;                         ///< by the norm of all of them, which updates wait for
@@ -41,11 +43,14 @@ struct Problem {
   std::vector<Decisions> decisions;   ///< from which it was built, by passes that decide
   std::shared_ptr<const Problem> uncut = {};  ///< where the next pass, too, may cut operators: as before those that did
   std::vector<std::string> notes;             ///< what transforms say about what an iteration does not show
+
+  Optimizers optimizers() const { return {optimizer, parameter_groups}; }
 };
 
 struct ProblemOptions {
   std::uint32_t micro_batches = 1;
   Optimizer optimizer = Optimizer::none;
+  std::vector<ParameterGroup> parameter_groups = {};
   States states = States::by_dtype;
   UpdateKernels update_kernels = UpdateKernels::fused;
   bool keeps_averages = false;
@@ -56,8 +61,9 @@ struct ProblemOptions {
   Inner inner = Inner::together;
 };
 
-/// The problem, or in one sentence why there is none: times cannot be re-scaled to the platform's device, or the
-/// optimizer does not know to which parameter a gradient belongs. A graph's own updates stay.
+/// The problem, or in one sentence why there is none: times cannot be re-scaled to the platform's device, the
+/// optimizer does not know to which parameter a gradient belongs, or a group of parameters has none. A graph's own
+/// updates stay.
 std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph>, Platform, const ProblemOptions&);
 
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.

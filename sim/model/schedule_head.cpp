@@ -7,6 +7,7 @@ void state_problem(Schedule& schedule, const Problem& problem) {
   schedule.platform = problem.platform.name;
   schedule.micro_batches = problem.micro_batches;
   schedule.optimizer = problem.optimizer;
+  schedule.parameter_groups = problem.parameter_groups;
   schedule.update_kernels = problem.update_kernels;
   schedule.keeps_averages = problem.keeps_averages;
   schedule.clips_gradients = problem.clips_gradients;

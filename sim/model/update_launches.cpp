@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "sim/core/expects.h"
-#include "sim/core/optimizer.h"
 
 namespace plimsoll {
 namespace {
@@ -56,9 +58,19 @@ std::int64_t numbers_of(const Graph& graph, const Op& update) {
   return numbers;
 }
 
-/// Of an update: bytes of the roots of its second moment.
-Bytes root_of(const Graph& graph, const Op& op) {
-  if (op.phase != Phase::update) return {};
+/// Of an update: bytes of the roots of its second moment, of parameters of the group.
+Bytes root_of(const Graph& graph, const Op& op, const Optimizers& optimizers, std::size_t group) {
+  if (op.phase != Phase::update || optimizers.of_group(group) != Optimizer::adam) return {};
+  if (!optimizers.groups.empty()) {
+    constexpr std::string_view first = "state 0 of ";
+    Bytes roots;
+    for (const TensorId t : op.mutates) {
+      const Tensor& state = graph[t];
+      if (state.kind != TensorKind::optimizer_state || !state.name.starts_with(first)) continue;
+      if (optimizers.group_of(state.name.substr(first.size())) == group) roots += state.bytes;
+    }
+    return roots;
+  }
   const auto state =
       std::ranges::find_if(op.mutates, [&](TensorId t) { return graph[t].kind == TensorKind::optimizer_state; });
   return state == op.mutates.end() ? Bytes{} : graph[*state].bytes;
@@ -138,6 +150,33 @@ void add_passes(Graph& graph, UpdateKernels kernels, const std::vector<Bytes>& m
   }
 }
 
+/// Of one group of parameters.
+struct UpdatesOfGroup {
+  Optimizer optimizer = Optimizer::none;
+  std::vector<Op*> updates = {};
+  std::vector<std::int64_t> numbers = {};
+  Bytes roots = {};  ///< of second moments
+};
+
+void launch_group(const Graph& graph, const UpdatesOfGroup& of, UpdateKernels kernels) {
+  if (kernels == UpdateKernels::megatron) return launch_as_megatron(graph, of.optimizer, of.updates, of.numbers);
+  const auto moves = static_cast<double>(optimizer_moves(of.optimizer));
+  std::size_t launches = 0;
+  double traffic = 1;
+  if (kernels == UpdateKernels::fused) {
+    launches = kernels_for_lists(of.numbers, 2 + static_cast<std::size_t>(optimizer_states(of.optimizer)));
+  } else {
+    const Passes passes = foreach_passes(of.optimizer);
+    for (const std::size_t lists : passes.lists) launches += kernels_for_lists(of.numbers, lists);
+    traffic = passes.moves / moves;
+  }
+  for (Op* const update : of.updates) {
+    update->launches = static_cast<double>(launches) / static_cast<double>(of.updates.size());
+    update->traffic = traffic;
+    if (kernels == UpdateKernels::foreach && of.optimizer == Optimizer::adam) update->workspace = of.roots;
+  }
+}
+
 }  // namespace
 
 std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::size_t lists) {
@@ -162,12 +201,22 @@ std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::siz
   return kernels + (chunks > 0 ? 1 : 0);
 }
 
-void keep_own_roots(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
-  if (optimizer != Optimizer::adam || kernels != UpdateKernels::foreach) return;
-  Bytes roots;
-  for (const Op& op : graph.ops) roots += root_of(graph, op);
-  for (Op& op : graph.ops) {
-    if (op.phase == Phase::update) op.workspace = roots;
+void keep_own_roots(Graph& graph, const Optimizers& optimizers, UpdateKernels kernels) {
+  if (kernels != UpdateKernels::foreach) return;
+  std::vector<std::optional<Bytes>> most(graph.ops.size());  // an update of a whole stage may be of several groups
+  for (std::size_t group = 0; group <= optimizers.groups.size(); ++group) {
+    if (optimizers.of_group(group) != Optimizer::adam) continue;
+    Bytes roots;
+    for (const Op& op : graph.ops) roots += root_of(graph, op, optimizers, group);
+    for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+      const Op& op = graph.ops[o];
+      const bool is_of_all = optimizers.groups.empty() && op.phase == Phase::update;
+      if (is_of_all || root_of(graph, op, optimizers, group) > Bytes{})
+        most[o] = std::max(most[o].value_or(Bytes{}), roots);
+    }
+  }
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    if (most[o]) graph.ops[o].workspace = *most[o];
   }
 }
 
@@ -208,33 +257,17 @@ void count_clipping(Graph& graph, UpdateKernels kernels) {
   add_passes(graph, kernels, moved, 2, 1);
 }
 
-void launch_together(Graph& graph, Optimizer optimizer, UpdateKernels kernels) {
-  if (optimizer == Optimizer::none || kernels == UpdateKernels::single) return;
-  std::vector<Op*> updates;
-  std::vector<std::int64_t> numbers;
-  Bytes roots;  // of second moments
-  for (Op& op : graph.ops) {
-    if (op.phase != Phase::update) continue;
-    updates.push_back(&op);
-    numbers.push_back(numbers_of(graph, op));
-    roots += root_of(graph, op);
-  }
-  if (updates.empty()) return;
-  if (kernels == UpdateKernels::megatron) return launch_as_megatron(graph, optimizer, updates, numbers);
-  const auto moves = static_cast<double>(optimizer_moves(optimizer));
-  std::size_t launches = 0;
-  double traffic = 1;
-  if (kernels == UpdateKernels::fused) {
-    launches = kernels_for_lists(numbers, 2 + static_cast<std::size_t>(optimizer_states(optimizer)));
-  } else {
-    const Passes passes = foreach_passes(optimizer);
-    for (const std::size_t lists : passes.lists) launches += kernels_for_lists(numbers, lists);
-    traffic = passes.moves / moves;
-  }
-  for (Op* const update : updates) {
-    update->launches = static_cast<double>(launches) / static_cast<double>(updates.size());
-    update->traffic = traffic;
-    if (kernels == UpdateKernels::foreach && optimizer == Optimizer::adam) update->workspace = roots;
+void launch_together(Graph& graph, const Optimizers& optimizers, UpdateKernels kernels) {
+  if (optimizers.rest == Optimizer::none || kernels == UpdateKernels::single) return;
+  for (std::size_t group = 0; group <= optimizers.groups.size(); ++group) {
+    UpdatesOfGroup of{.optimizer = optimizers.of_group(group)};
+    for (Op& op : graph.ops) {
+      if (op.phase != Phase::update || group_of(graph, op, optimizers) != group) continue;
+      of.updates.push_back(&op);
+      of.numbers.push_back(numbers_of(graph, op));
+      of.roots += root_of(graph, op, optimizers, group);
+    }
+    if (!of.updates.empty()) launch_group(graph, of, kernels);
   }
 }
 

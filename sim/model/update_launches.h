@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/core/graph.h"
+#include "sim/core/optimizer.h"
 #include "sim/core/schedule.h"
 
 namespace plimsoll {
@@ -19,8 +20,9 @@ namespace plimsoll {
 /// Kernels for one pass that reads or writes `lists` lists of tensors with so many numbers each.
 std::size_t kernels_for_lists(const std::vector<std::int64_t>& numbers, std::size_t lists);
 
-/// Shares launches out evenly among the graph's updates, all of them made by --optimizer.
-void launch_together(Graph&, Optimizer, UpdateKernels);
+/// Shares launches out evenly among the graph's updates, all of them made by --optimizer. Each group of parameters has
+/// lists and kernels of its own.
+void launch_together(Graph&, const Optimizers&, UpdateKernels);
 
 /// Adds to the updates an exponential moving average of each parameter, the last of its states, `average of NAME`. It
 /// is renewed behind the update, by lists of averages and parameters: the average is read and written, and the
@@ -33,6 +35,6 @@ void count_clipping(Graph&, UpdateKernels);
 
 /// Of a rank's graph, whose updates launch_together() has seen before they were shared out: the roots that `foreach`
 /// keeps are of the rank's own shares.
-void keep_own_roots(Graph&, Optimizer, UpdateKernels);
+void keep_own_roots(Graph&, const Optimizers&, UpdateKernels);
 
 }  // namespace plimsoll

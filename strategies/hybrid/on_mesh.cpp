@@ -69,7 +69,7 @@ class SharedStages {
     const Backward backward = problem_.index->weight.empty() ? Backward::whole : Backward::split;
     const Inner inner = saves_apart(problem_.graph) ? Inner::apart : Inner::together;
     problem_.index =
-        chain_graph(chain, problem_.optimizer, backward, problem_.states.value_or(States::by_dtype), inner);
+        chain_graph(chain, problem_.optimizers(), backward, problem_.states.value_or(States::by_dtype), inner);
     problem_.graph = std::move(problem_.index->graph);
     problem_.index->graph = {};
     if (problem_.clips_gradients) count_clipping(problem_.graph, problem_.update_kernels);
@@ -268,7 +268,7 @@ Problem for_planners(Problem problem, bool plans_stages, Backward backward, std:
   CollectiveTimes times = or_throw(CollectiveTimes::on(problem.platform, *problem.mesh));
   set_collective_seconds(problem.graph, *problem.mesh, times);
   for (std::string& note : times.unequal_axes()) problem.notes.push_back(std::move(note));
-  if (problem.states) keep_own_roots(problem.graph, problem.optimizer, problem.update_kernels);
+  if (problem.states) keep_own_roots(problem.graph, problem.optimizers(), problem.update_kernels);
   problem.platform = or_throw(folded(problem.platform, *problem.mesh));
   if (plans_stages && !problem.chain) problem = or_throw(as_chain(std::move(problem), backward));
   return problem;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "sim/core/expects.h"
-#include "sim/core/optimizer.h"
 #include "sim/model/shared_parameters.h"
 
 namespace plimsoll {
@@ -25,7 +24,7 @@ NewGradients new_gradients(const Chain& chain, const TrainingState& training) {
     if (parameter.states) return *parameter.states;
     const std::string& dtype = dtype_of(chain, parameter);
     const Bytes average = average_bytes(training.states, parameter.bytes, dtype);
-    return state_bytes(training.optimizer, training.states, parameter.bytes, dtype) +
+    return state_bytes(training.optimizers.of(parameter.name), training.states, parameter.bytes, dtype) +
            (training.keeps_averages ? average : Bytes{});
   };
   const std::size_t n = chain.stages.size();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/core/chain.h"
+#include "sim/core/optimizer.h"
 #include "sim/core/schedule.h"
 #include "sim/core/units.h"
 
@@ -38,7 +39,7 @@ struct ChainModel {
 /// is never too little for either.
 struct TrainingState {
   Gradients gradients = Gradients::fresh;
-  Optimizer optimizer = Optimizer::none;
+  Optimizers optimizers = {};
   States states = States::by_dtype;
   bool keeps_averages = false;  ///< where parameters do not say what their states are
   std::uint32_t micro_batches = 1;

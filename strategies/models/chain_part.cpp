@@ -5,7 +5,6 @@
 
 #include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
-#include "sim/core/optimizer.h"
 
 namespace plimsoll {
 namespace {
@@ -136,7 +135,7 @@ ChainPart chain_part(const Problem& problem, const Part& part) {
 
 ChainModel chain_model(const Problem& problem, const ChainPart& part) {
   return chain_model(part.chain, {.gradients = problem.gradients,
-                                  .optimizer = problem.optimizer,
+                                  .optimizers = problem.optimizers(),
                                   .states = problem.states.value_or(States::by_dtype),
                                   .keeps_averages = problem.keeps_averages,
                                   .micro_batches = problem.micro_batches,

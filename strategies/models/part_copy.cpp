@@ -51,6 +51,7 @@ PartCopy::PartCopy(const PartTask& task, PartAlone& made) : task_(task), whole_(
   for (Device& device : problem.platform.devices) device.takes_trace_times = true;  // those of its own
   problem.micro_batches = std::min(whole_.micro_batches, 2U);
   problem.optimizer = whole_.optimizer;
+  problem.parameter_groups = whole_.parameter_groups;
   problem.states = whole_.states;
   problem.gradients = whole_.gradients;
   problem.transformed = whole_.transformed;

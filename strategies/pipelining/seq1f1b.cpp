@@ -42,7 +42,7 @@ class SequenceSlices {
     made_.chain->input = boundary(0);
     for (std::size_t i = 0; i < made_.chain->stages.size(); ++i) cut_sizes(i);
     const bool is_split = !whole_.index->weight.empty();
-    made_.index = chain_graph(*made_.chain, whole_.optimizer, is_split ? Backward::split : Backward::whole,
+    made_.index = chain_graph(*made_.chain, whole_.optimizers(), is_split ? Backward::split : Backward::whole,
                               whole_.states.value_or(States::by_dtype));
     made_.graph = std::exchange(made_.index->graph, {});
     if (made_.clips_gradients) count_clipping(made_.graph, made_.update_kernels);

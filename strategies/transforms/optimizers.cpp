@@ -77,7 +77,7 @@ class OptimizerChange {
   std::variant<Problem, std::string> run() {
     std::size_t updates = 0;
     for (std::size_t o = 0; o < graph().ops.size(); ++o) {
-      if (graph().ops[o].phase != Phase::update) continue;
+      if (graph().ops[o].phase != Phase::update || !is_adams(graph().ops[o])) continue;
       if (std::optional<std::string> why = change(graph().ops[o])) return *std::move(why);
       ++updates;
     }
@@ -119,6 +119,12 @@ class OptimizerChange {
       }
     }
     return found;
+  }
+
+  /// Groups of parameters that others update stay as they are.
+  bool is_adams(const Op& update) {
+    const Optimizers all = made_.optimizers();
+    return all.groups.empty() || all.of_group(group_of(graph(), update, all)) == Optimizer::adam;
   }
 
   std::string not_adams(const Op& update, const std::string& what) {

@@ -310,6 +310,7 @@ std::variant<Problem, std::string> patch(const Problem& problem, const PatchOpti
   Problem changed = problem;
   changed.graph = std::move(patched.graph);
   changed.optimizer = Optimizer::none;
+  changed.parameter_groups.clear();
   changed.states.reset();
   changed.notes.push_back(fmt::format(
       "patch runs {} stages in {} x {} patches with {:.3f} times their operations; this is "

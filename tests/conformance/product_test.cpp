@@ -99,20 +99,28 @@ std::string wrong_with(const Problem& problem, const PlanOutcome& outcome, std::
 /// As `wrong_with`; nothing where it is refused, whose reason is the program's answer.
 std::optional<std::string> wrong_with(const std::string& spec, const Setting& on, std::uint64_t seed) try {
   const std::vector<Pass> passes = parse_spec(spec, "test");
-  const ProblemOptions options{.micro_batches = 2 * (use_several_devices(passes) ? on.devices : 1),
-                               .optimizer = on.updates ? Optimizer::adam : Optimizer::none,
-                               .keeps_averages = on.updates && seed % 2 == 0,
-                               .clips_gradients = on.updates && seed % 5 == 0,
-                               .evaluation = seed % 7 == 0 ? std::optional(Evaluation{.every = 3}) : std::nullopt,
-                               .gradients = seed % 3 == 0 ? Gradients::existing : Gradients::fresh,
-                               .backward = backward_for(passes),
-                               .inner = inner_for(passes)};
+  ProblemOptions options{.micro_batches = 2 * (use_several_devices(passes) ? on.devices : 1),
+                         .optimizer = on.updates ? Optimizer::adam : Optimizer::none,
+                         .keeps_averages = on.updates && seed % 2 == 0,
+                         .clips_gradients = on.updates && seed % 5 == 0,
+                         .evaluation = seed % 7 == 0 ? std::optional(Evaluation{.every = 3}) : std::nullopt,
+                         .gradients = seed % 3 == 0 ? Gradients::existing : Gradients::fresh,
+                         .backward = backward_for(passes),
+                         .inner = inner_for(passes)};
   const Gpus alike{.count = on.devices,
                    .to_host = BytesPerSecond{16},
                    .to_peers = BytesPerSecond{16},
                    .adam = BytesPerSecond{8},
                    .to_disk = BytesPerSecond{8}};  // that take a trace's times: random models state no flops
-  auto made = make_problem(model_for(passes, on, seed), is_slow(passes) ? gpus(alike) : machine(on.devices), options);
+  const Platform platform = is_slow(passes) ? gpus(alike) : machine(on.devices);
+  if (on.updates && seed % 3 != 0) {
+    options.parameter_groups = {{"*[13579]*", Optimizer::momentum}, {"*[24680]*", Optimizer::sgd}};
+  }
+  auto made = make_problem(model_for(passes, on, seed), platform, options);
+  if (std::holds_alternative<std::string>(made)) {  // a group without parameters, maybe
+    options.parameter_groups.clear();
+    made = make_problem(model_for(passes, on, seed), platform, options);
+  }
   if (std::holds_alternative<std::string>(made)) return std::nullopt;
   const Problem problem = transformed(std::get<Problem>(std::move(made)), passes);
   const PlanOutcome all = plan(problem, passes, std::nullopt);

@@ -58,6 +58,11 @@ RandomPlan random_plan(std::uint64_t seed) {
                          .gradients = random.chance(0.5) ? Gradients::fresh : Gradients::existing};
   options.clips_gradients = options.optimizer != Optimizer::none && seed % 3 == 0;
   options.keeps_averages = options.optimizer != Optimizer::none && seed % 5 == 0;
+  if (options.optimizer != Optimizer::none && seed % 4 != 0) {
+    options.parameter_groups = {{seed % 2 == 0 ? "w[024]" : "*[13]", Optimizer::adam}, {"w?", Optimizer::sgd}};
+    const bool is_empty = std::holds_alternative<std::string>(make_problem(chain, gpus(machine), options));
+    if (is_empty) options.parameter_groups.clear();
+  }
   RandomPlan made{problem_of(chain, gpus(machine), options), {}};
   const Problem& problem = made.problem;
 

@@ -277,6 +277,7 @@ engine: event
                 "strategies": ["store_all", "rotor(slots={100, 500})"], "alias": {"four": "uniform:4"}, "micro_batches": [1, 2, "{4..8 factor 2}"],
                 "memory": {"from": "smallest", "to": "80 %", "count": 3}, "exclude": [{"traces": "uniform:4", "strategies": ["store_all"]}],
                 "optimizer": ["none", "adam"], "states": "fp32", "update_kernels": "fused", "ema": False, "clip_norm": True, "evaluate": "every=9,batches=2", "gradients": "new",
+                "parameter_groups": ["*=sgd"],
                 "engine": "event", "allocator": "cuda", "within": "live", "timelines": False, "timeout": "10 min", "memory_limit": "8 GB",
                 "presets": {"short": {"traces": ["uniform:4"], "memory": ["50 %", "capacity"]}}}, {
                 "format": "plimsoll.experiment.v1", "name": "zipped", "traces": ["uniform:4", "uniform:5"], "platforms": ["ideal"],

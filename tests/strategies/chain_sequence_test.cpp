@@ -105,12 +105,12 @@ TEST_CASE("a stage whose gradients all exist by then accumulates", "[chain]") {
 
 TEST_CASE("existing gradients and optimizer states are resident", "[chain]") {
   const ChainModel existing =
-      chain_model(tied_chain(), {.gradients = Gradients::existing, .optimizer = Optimizer::adam});
+      chain_model(tied_chain(), {.gradients = Gradients::existing, .optimizers = Optimizer::adam});
   CHECK(existing.resident == Bytes{30 + 30 + 60});
   CHECK(existing.new_gradients == std::vector<Bytes>{{0}, {0}, {0}});
   CHECK(existing.backward_workspace == std::vector<Bytes>{{9}, {9}, {7}});
-  CHECK(chain_model(tied_chain(), {.optimizer = Optimizer::momentum}).resident == Bytes{60});
-  CHECK(chain_model(tied_chain(), {.optimizer = Optimizer::sgd}).resident == Bytes{30});
+  CHECK(chain_model(tied_chain(), {.optimizers = Optimizer::momentum}).resident == Bytes{60});
+  CHECK(chain_model(tied_chain(), {.optimizers = Optimizer::sgd}).resident == Bytes{30});
 }
 
 TEST_CASE("several micro-batches are planned for fresh and for existing gradients at once", "[chain]") {

@@ -16,8 +16,8 @@
 namespace plimsoll {
 
 Training training_of(const std::string& reference, Platform platform, const ProblemOptions& options) {
-  std::optional<Optimizer> updates;
-  if (options.optimizer != Optimizer::none) updates = options.optimizer;
+  std::optional<Optimizers> updates;
+  if (options.optimizer != Optimizer::none) updates = Optimizers{options.optimizer, options.parameter_groups};
   return {problem_of(network_model(reference), std::move(platform), options),
           with_kernels(named_network(reference, updates).network)};
 }

@@ -42,6 +42,32 @@ TEST_CASE("a step that does not fit names itself and its buffer, and everything 
         "out of memory in 'gpu0': before the first step: buffer 0 ('layer0.weight') needs 2304 B, 1 B are free");
 }
 
+// Of one iteration, so that all runs have the same gradients.
+TEST_CASE("each group of parameters is trained as if its optimizer had all", "[validate][groups]") {
+  const std::vector<ParameterGroup> groups{{"*.bias", Optimizer::sgd}, {"layer[12]*", Optimizer::momentum}};
+  const auto run = [&](Optimizer rest, std::vector<ParameterGroup> of, const std::string& spec) {
+    const Training training =
+        training_of(small_mlp, one_gpu(), {.micro_batches = 2, .optimizer = rest, .parameter_groups = std::move(of)});
+    const PlanOutcome outcome = planned(training.problem, spec);
+    return replayed(training, std::get<Plan>(outcome).schedule).values;
+  };
+  const auto sgd = run(Optimizer::sgd, {}, "store_all"), momentum = run(Optimizer::momentum, {}, "store_all"),
+             adam = run(Optimizer::adam, {}, "store_all");
+  CHECK(sgd.at("layer0.weight") != adam.at("layer0.weight"));
+  for (const char* spec : {"store_all", "chen_sqrt", "zero_offload"}) {
+    const auto grouped = run(Optimizer::adam, groups, spec);
+    for (const std::string layer : {"layer0", "layer1", "layer2", "layer3"}) {
+      INFO(spec << " " << layer);
+      CHECK(grouped.at(layer + ".bias") == sgd.at(layer + ".bias"));
+      const bool is_momentum = layer == "layer1" || layer == "layer2";
+      CHECK(grouped.at(layer + ".weight") == (is_momentum ? momentum : adam).at(layer + ".weight"));
+    }
+    CHECK(grouped.contains("state 0 of layer1.weight"));
+    CHECK(!grouped.contains("state 1 of layer1.weight"));
+    CHECK(!grouped.contains("state 0 of layer1.bias"));
+  }
+}
+
 TEST_CASE("an op of a kind that has no kernel is named with its step", "[validate]") {
   Training training = training_of(small_mlp, one_gpu());
   training.network.kernels[1] = {};  // the first ReLU's

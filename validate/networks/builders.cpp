@@ -180,11 +180,15 @@ void NetworkBuilder::cross_entropy(TensorId logits) {
           slice_.count == 1 ? Attributes{} : place_in_sequence(shape(logits)[1]));
 }
 
-Network NetworkBuilder::finish(Optimizer optimizer) && {
+Network NetworkBuilder::finish(const TrainingOptions& options) && {
   BackwardWriter backward(network_.graph);
   backward.write();
-  if (optimizer != Optimizer::none) {
-    for (const auto& [parameter, gradient] : backward.parameter_gradients()) add_update(parameter, gradient, optimizer);
+  if (options.updates != Optimizer::none) {
+    const Optimizers optimizers{options.updates, options.groups};
+    for (const auto& [parameter, gradient] : backward.parameter_gradients()) {
+      const Optimizer by = optimizers.of(network_.graph[parameter].name);
+      add_update(parameter, gradient, by);
+    }
   }
   state_costs();
   return std::move(network_);
@@ -234,7 +238,7 @@ Network mlp(const MlpSizes& sizes, const TrainingOptions& options) {
     if (!is_last) x = net.relu(name + ".relu", x, to);
   }
   net.cross_entropy(x);
-  return std::move(net).finish(options.updates);
+  return std::move(net).finish(options);
 }
 
 Network resnet(const ResnetSizes& sizes, const TrainingOptions& options) {
@@ -257,7 +261,7 @@ Network resnet(const ResnetSizes& sizes, const TrainingOptions& options) {
   net.begin_stage("head", x);
   x = net.linear("head.linear", net.average_pool("head.pool", x), sizes.classes);
   net.cross_entropy(x);
-  return std::move(net).finish(options.updates);
+  return std::move(net).finish(options);
 }
 
 Network gpt(const GptSizes& sizes, const TrainingOptions& options, SequenceSlice slice) {
@@ -282,7 +286,7 @@ Network gpt(const GptSizes& sizes, const TrainingOptions& options, SequenceSlice
   net.begin_stage("head", x);
   x = net.linear("head.linear", net.layer_norm("head.norm", x), sizes.vocabulary, "w v");
   net.cross_entropy(x);
-  return std::move(net).finish(options.updates);
+  return std::move(net).finish(options);
 }
 
 Network lstm(const LstmSizes& sizes, const TrainingOptions& options) {
@@ -299,7 +303,7 @@ Network lstm(const LstmSizes& sizes, const TrainingOptions& options) {
   net.begin_stage("head", x);
   x = net.linear("head", x, sizes.classes);
   net.cross_entropy(x);
-  return std::move(net).finish(options.updates);
+  return std::move(net).finish(options);
 }
 
 }  // namespace plimsoll

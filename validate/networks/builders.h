@@ -20,6 +20,13 @@ struct StatedRates {
   BytesPerSecond bytes{5e9};
 };
 
+/// What every network takes beside its sizes.
+struct TrainingOptions {
+  Optimizer updates = Optimizer::none;
+  std::vector<ParameterGroup> groups = {};  ///< of parameters that other optimizers update
+  StatedRates rates;
+};
+
 /// One of the equal slices that a sequence is cut into.
 struct SequenceSlice {
   std::uint32_t index = 0, count = 1;
@@ -61,7 +68,7 @@ class NetworkBuilder {
   /// The loss stage: mean cross-entropy of softmax; row r of a micro-batch has the label r modulo the classes.
   void cross_entropy(TensorId logits);
 
-  Network finish(Optimizer) &&;
+  Network finish(const TrainingOptions&) &&;
 
  private:
   const Shape& shape(TensorId t) const { return network_.graph[t].shape; }
@@ -76,12 +83,6 @@ class NetworkBuilder {
   StatedRates rates_;
   SequenceSlice slice_;
   std::uint32_t stage_ = 0;
-};
-
-/// What every network takes beside its sizes.
-struct TrainingOptions {
-  Optimizer updates = Optimizer::none;
-  StatedRates rates;
 };
 
 /// Linear layers with ReLU between them; the last makes `classes` logits.

@@ -87,6 +87,11 @@ std::vector<NamedBuilder> builders(Settings& s) {
            [&s] { return lstm(s.lstm, s.training); }, "its steps are its stages, each with one state as its input"}};
 }
 
+void take_updates_of(const Optimizers& optimizers, TrainingOptions& training) {
+  training.updates = optimizers.rest;
+  training.groups = optimizers.groups;
+}
+
 void check_combination(std::string_view reference, const Settings& s) {
   if (s.gpt.width % s.gpt.heads != 0) {
     throw InputError(
@@ -105,13 +110,13 @@ bool is_network(std::string_view reference) {
                              [&](const NamedBuilder& each) { return each.name == reference_name(reference); });
 }
 
-NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> updates) {
+NamedNetwork named_network(std::string_view reference, std::optional<Optimizers> updates) {
   Settings settings;
   for (const NamedBuilder& builder : builders(settings)) {
     if (builder.name != reference_name(reference)) continue;
     set_reference_options(reference, builder.options);
     check_combination(reference, settings);
-    if (updates) settings.training.updates = *updates;
+    if (updates) take_updates_of(*updates, settings.training);
     NamedNetwork named{builder.make(), static_cast<View>(settings.view), static_cast<KernelSet>(settings.kernels)};
     named.network.graph.name = reference;
     named.network.graph.source.notes = {{"network", std::string(reference)},
@@ -124,7 +129,7 @@ NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> 
 }
 
 std::vector<std::shared_ptr<const Network>> network_in_slices(std::string_view reference,
-                                                              std::optional<Optimizer> updates, std::uint32_t slices) {
+                                                              std::optional<Optimizers> updates, std::uint32_t slices) {
   Settings settings;
   std::vector<std::shared_ptr<const Network>> made;
   for (const NamedBuilder& builder : builders(settings)) {
@@ -143,7 +148,7 @@ std::vector<std::shared_ptr<const Network>> network_in_slices(std::string_view r
           located(reference, {}, "sequence",
                   fmt::format("{} positions cannot be cut into {} equal slices", *builder.sequence, slices)));
     }
-    if (updates) settings.training.updates = *updates;
+    if (updates) take_updates_of(*updates, settings.training);
     for (std::uint32_t j = 0; j < slices; ++j) {
       made.push_back(std::make_shared<const Network>(builder.make_slice({j, slices})));
     }

@@ -29,12 +29,12 @@ bool is_network(std::string_view reference);
 
 /// The network of a reference, its graph named after it. `updates`: those of the schedule that will run it, in place of
 /// the reference's own. Throws where the reference is wrong.
-NamedNetwork named_network(std::string_view reference, std::optional<Optimizer> updates = {});
+NamedNetwork named_network(std::string_view reference, std::optional<Optimizers> updates = {});
 
 /// The network as it runs on each of so many equal slices of its sequences, by slice. Throws where it has no sequence
 /// in its tensors, or where that does not divide so.
 std::vector<std::shared_ptr<const Network>> network_in_slices(std::string_view reference,
-                                                              std::optional<Optimizer> updates, std::uint32_t slices);
+                                                              std::optional<Optimizers> updates, std::uint32_t slices);
 
 /// Whose kernels a reference asks for. Throws where it is wrong.
 KernelSet kernels_of(std::string_view reference);

@@ -4,6 +4,7 @@
 #include "sim/io/fields.h"
 #include "sim/io/json/json_cursor.h"
 #include "sim/io/one_of.h"
+#include "sim/io/parameter_groups.h"
 #include "sim/io/schedule/schedule_decisions.h"
 #include "sim/io/schedule/schedule_file.h"
 #include "sim/io/schedule/schedule_streams.h"
@@ -187,6 +188,12 @@ const Field<Evaluation, JsonCursor> evaluation_fields[] = {
      }},
 };
 
+void read_groups(Schedule& schedule, JsonCursor c) {
+  const Parsed<std::vector<ParameterGroup>> groups = parse_parameter_groups(c.string());
+  if (!groups.fine()) c.complain(groups.complaint);
+  schedule.parameter_groups = groups.value;
+}
+
 const Field<Schedule, JsonCursor> schedule_fields[] = {
     schema_field<Schedule, JsonCursor>,
     {"format", required, read_format},
@@ -202,6 +209,7 @@ const Field<Schedule, JsonCursor> schedule_fields[] = {
     {"optimizer", required, [](Schedule& s, JsonCursor c) { s.optimizer = enumerator<Optimizer>(c); }},
     {"states", optional, [](Schedule& s, JsonCursor c) { s.states = enumerator<States>(c); }},
     {"update_kernels", optional, [](Schedule& s, JsonCursor c) { s.update_kernels = enumerator<UpdateKernels>(c); }},
+    {"parameter_groups", optional, read_groups},
     {"ema", optional, [](Schedule& s, JsonCursor c) { s.keeps_averages = c.boolean(); }},
     {"clip_norm", optional, [](Schedule& s, JsonCursor c) { s.clips_gradients = c.boolean(); }},
     {"evaluation", optional,

@@ -2,6 +2,7 @@
 
 #include "sim/core/names.h"
 #include "sim/io/json/json.h"
+#include "sim/io/parameter_groups.h"
 #include "sim/io/schedule/schedule_decisions.h"
 #include "sim/io/schedule/schedule_file.h"
 #include "sim/io/schedule/schedule_streams.h"
@@ -110,6 +111,7 @@ Json header(const Schedule& schedule, const std::string& made_by, const std::fil
   if (schedule.optimizer != Optimizer::none) {
     object["states"] = written(schedule.states);
     object["update_kernels"] = written(schedule.update_kernels);
+    if (!schedule.parameter_groups.empty()) object["parameter_groups"] = written(schedule.parameter_groups);
   }
   if (schedule.keeps_averages) object["ema"] = true;
   if (schedule.clips_gradients) object["clip_norm"] = true;

@@ -14,6 +14,7 @@ policies  torch's selective checkpointing by the plan of an operator graph
 Refused   the error of all that cannot be taken; WrongPlan and LimitExceeded are two kinds of it
 
 plimsoll.torch.trainer.ByPlan is for Hugging Face's Trainer, plimsoll.torch.lightning.ByPlan for Lightning.
+plimsoll.torch.groups.optimizer_words says in words of the command line which of a script's optimizers has which parameters.
 """
 
 from .errors import Refused
