@@ -189,8 +189,7 @@ int run_fits(const FitsArguments& arguments, const std::string& command_line) {
   answer.stored = stored_tensors_of(arguments.model);
   answer.needs = needs_of_plain(answer.training, answer.reserves);
   if (answer.training.optimizer == Optimizer::adam && answer.training.update_kernels == UpdateKernels::fused) {
-    const Bytes by_foreach = needed_by_foreach(answer.training, answer.reserves);
-    if (by_foreach > answer.reserves.needed(answer.needs.reserved)) answer.by_foreach = by_foreach;
+    answer.by_foreach = needed_by_foreach(answer.training, answer.needs, answer.reserves);
   }
   answer.has_changes = !arguments.no_changes;
   if (!arguments.json) std::cout << needs_table(answer) << std::flush;

@@ -224,9 +224,10 @@ TrainingNeeds needs_of_planned(AskedTraining& training, const Reserves& reserves
   return needs;
 }
 
-Bytes needed_by_foreach(AskedTraining training, const Reserves& reserves) {
+std::optional<Bytes> needed_by_foreach(AskedTraining training, const TrainingNeeds& plain, const Reserves& reserves) {
   training.update_kernels = UpdateKernels::foreach;
-  return reserves.needed(needs_within(training, no_limit, false).reserved);
+  const TrainingNeeds needs = needs_within(training, no_limit);
+  return needs.live > plain.live ? std::optional(reserves.needed(needs.reserved)) : std::nullopt;
 }
 
 TrainingNeeds needs_of_plain(const AskedTraining& training, const Reserves& reserves) {

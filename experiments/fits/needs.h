@@ -56,8 +56,9 @@ TrainingNeeds needs_within_room(const AskedTraining&, const Reserves&);
 /// the allocator reserves, too, which the training then has as its budget.
 TrainingNeeds needs_of_planned(AskedTraining&, const Reserves&);
 
-/// What plain training needs with the lists of torch.optim's default, one for each operation of an update.
-Bytes needed_by_foreach(AskedTraining, const Reserves&);
+/// What plain training needs with the lists of torch.optim's default, one for each operation of an update, where their
+/// roots make the peak. Of lower ones the allocator would have one block, where PyTorch has one for each parameter.
+std::optional<Bytes> needed_by_foreach(AskedTraining, const TrainingNeeds& plain, const Reserves&);
 
 /// The same of plain training; where it does not fit, what it would take.
 TrainingNeeds needs_of_plain(const AskedTraining&, const Reserves&);

@@ -333,9 +333,14 @@ TEST_CASE("an exported trace is the model that was asked about, and answers as i
   };
   CHECK(figures(" -t " + file + " -p h200 -s store_all") == figures(asks));
   CHECK(figures(asks) != figures(" -t gpt4_ops_w256_t128_b4_cpu -p h200 -s store_all"));
-  const ProgramRun refused = plimsoll("export trace --optimizer adam" + asks);
+  // Launches and traffic of updates have keys.
+  const std::string with_updates = " --optimizer adam" + asks;
+  REQUIRE(plimsoll("export trace" + with_updates + " -o " + file).exit_code == 0);
+  CHECK(figures(" -t " + file + " -p h200 -s store_all") == figures(with_updates));
+  const ProgramRun refused =
+      plimsoll("export trace --optimizer adam -t gpt12_w768_t256_b4_cpu -p h200 -s 'sparse_update|store_all'");
   CHECK(refused.exit_code == 2);
-  CHECK(refused.err.find("what 'sparse_update|store_all' makes of 'gpt4_ops_w256_t128_b4_cpu' has costs that trace "
+  CHECK(refused.err.find("what 'sparse_update|store_all' makes of 'gpt12_w768_t256_b4_cpu' has costs that trace "
                          "files have no keys for\n") != std::string::npos);
 }
 
