@@ -64,7 +64,16 @@ TrainedParts trained_parts(const std::string& train) {
   throw InputError(fmt::format("--train: expected full, lora(rank=16) or qlora(rank=16), found '{}'", train));
 }
 
-/// The type of numbers that a model by formula computes in, and what states then are.
+bool has_dtype(const std::string& trace, std::string_view dtype) {
+  try {
+    load_model(with_option(trace, "dtype", dtype));
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
+/// The type of numbers that a model by formula computes in, bf16 where nobody says, and what states then are.
 void set_precision(AskedTraining& training, const std::string& word) {
   if (word.empty() && !is_made_by_rule(training.trace)) return;
   const auto precision = word.empty() ? Precision::bf16 : understood<Precision>("--precision", word);
@@ -74,7 +83,9 @@ void set_precision(AskedTraining& training, const std::string& word) {
   }
   const bool is_mixed = precision == Precision::mixed;
   training.states = is_mixed ? States::by_dtype : States::as_parameters;
-  if (word.empty() && training.trace.find("dtype=") != std::string::npos) return;
+  const bool is_said = !word.empty() || training.trace.find("dtype=") != std::string::npos;
+  if (!is_said && !has_dtype(training.trace, "bf16")) return;  // ResNets: fp32, their own default
+  if (word.empty() && is_said) return;
   training.trace = with_option(training.trace, "dtype", is_mixed ? "bf16" : written(precision));
 }
 
@@ -91,8 +102,9 @@ std::vector<std::string_view> known_precisions(const Device& device) {
 void refuse_unknown_precision(const FitsArguments& arguments, const AskedTraining& training, const Device& device,
                               const std::string& platform) {
   const std::string& word = arguments.precision;
-  const bool has_dtype = word.empty() && arguments.model.find("dtype=") != std::string::npos;
-  if (!is_made_by_rule(training.trace) || device.peak.empty() || has_dtype) return;
+  const bool has_own = arguments.model.find("dtype=") != std::string::npos ||
+                       training.trace.find("dtype=") == std::string::npos;  // said, or its own default
+  if (!is_made_by_rule(training.trace) || device.peak.empty() || (word.empty() && has_own)) return;
   const Precision precision = word.empty() ? Precision::bf16 : understood<Precision>("--precision", word);
   if (peak_of(device, computed_dtype(precision))) return;
   const std::vector<std::string_view> known = known_precisions(device);

@@ -326,6 +326,12 @@ TEST_CASE("fits says what torch.optim's default update needs more", "[fits][prog
   CHECK(fits_of("gpt2 -p h200 --optimizer sgd", 0)["needed_by_foreach_bytes"].is_null());
 }
 
+TEST_CASE("a model that has no bf16 is asked in its own numbers", "[fits][program]") {
+  const Found found = fits_of("resnet18 -p h200 --batch 4", 0);
+  CHECK(found["training"]["trace"] == "resnet18:batch=4");
+  CHECK(found["needs"]["at_peak"]["weights"] == 4 * 11'689'512);
+}
+
 TEST_CASE("fits takes Adam with states in 8 bits", "[fits][program]") {
   for (const std::string word : {"adam8bit", "adamw8bit"}) {
     const Found found = fits_of("llama32_1b -p h200 --sequence 256 --optimizer " + word, 0);
@@ -356,7 +362,7 @@ TEST_CASE("a wrong question of fits is refused in one line", "[fits][program]") 
   CHECK(complaint("resnet50 -p h200 --train 'lora(rank=8)'") == "--train: 'resnet50' has no 'lora'\n");
   CHECK(complaint("llama3_8b -p h200 --train qlor") ==
         "--train: expected full, lora(rank=16) or qlora(rank=16), found 'qlor'\n");
-  CHECK(complaint("vit_base -p h200 --train qlora") == "vit_base:lora=16,base=nf4,dtype=bf16: base: unknown key\n");
+  CHECK(complaint("vit_base -p h200 --train qlora") == "vit_base:lora=16,base=nf4: base: unknown key\n");
   CHECK(complaint("llama3_8b -p h200 --train 'lora(rank=0)'") ==
         "--train: expected a whole number from 1 to 65536, found '0'\n");
   CHECK(complaint("resnet50_b8_cpu -p h200 --batch 4") ==
