@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/core/optimizer.h"
 #include "sim/core/schedule.h"
 #include "sim/io/reference_options.h"
 #include "validate/networks/network.h"
