@@ -11,8 +11,10 @@
 #include "experiments/fits/training.h"
 #include "experiments/study/model.h"
 #include "platforms/platform_file.h"
+#include "sim/core/expects.h"
 #include "sim/io/input_error.h"
 #include "sim/io/reference_options.h"
+#include "traces/models/synthetic.h"
 
 namespace plimsoll {
 namespace {
