@@ -15,6 +15,7 @@
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "tests/conformance/judged_pipelines.h"
+#include "tests/conformance/measured_stages.h"
 #include "tests/conformance/random_plan.h"
 #include "tests/generate/problems.h"
 #include "tests/random_case.h"
@@ -22,35 +23,6 @@
 
 namespace plimsoll {
 namespace {
-
-/// `stages` stages with 8 bytes of parameters each, on devices that were measured and move 16 bytes a second.
-Problem on_measured(std::size_t stages, std::uint32_t devices, ProblemOptions options, const char* dtype = "") {
-  Chain chain = even_chain(stages);
-  chain.source.device = "measured";
-  chain.source.dtype = dtype;
-  for (std::uint32_t s = 0; s < stages; ++s) {
-    chain.stages[s].parameters = {s};
-    chain.parameters.push_back({"w" + std::to_string(s), Bytes{8}});
-  }
-  Platform platform =
-      gpus({.count = devices, .to_host = {16}, .to_peers = {1000}, .adam = BytesPerSecond{4}, .to_disk = {{8}}});
-  for (Device& device : platform.devices) {
-    device.takes_trace_times = false;
-    device.model = "measured";
-    device.memory_bandwidth = BytesPerSecond{16};
-    device.launch_overhead = Seconds{0.01};
-  }
-  return problem_of(chain, platform, options);
-}
-
-Plan plan_of(const Problem& problem, std::string_view spec) {
-  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::nullopt);
-  INFO(spec);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  Plan made = std::get<Plan>(std::move(outcome));
-  judge_plan(problem, made, std::nullopt);
-  return made;
-}
 
 /// Whether all updates start when all else that computes has ended.
 bool updates_come_last(const Schedule& schedule, const Graph& graph, const Timeline& timeline) {
@@ -76,8 +48,8 @@ TEST_CASE("clipping by hand: gradients are read twice and written once more", "[
       const ProblemOptions plain{.micro_batches = 2, .optimizer = optimizer, .update_kernels = kernels};
       ProblemOptions clipped = plain;
       clipped.clips_gradients = true;
-      const Plan before = plan_of(on_measured(3, 1, plain), "store_all");
-      const Plan after = plan_of(on_measured(3, 1, clipped), "store_all");
+      const Plan before = counted_plan(on_measured(3, 1, plain), "store_all");
+      const Plan after = counted_plan(on_measured(3, 1, clipped), "store_all");
       CHECK(after.makespan.value - before.makespan.value == Approx(72.0 / 16 + launches * 0.01));
       CHECK(after.peak == before.peak);  // in place; one number a gradient is not counted
     }
@@ -88,9 +60,9 @@ TEST_CASE("clipping by hand: gradients are read twice and written once more", "[
 // second; Adam moves 56 of each parameter, clipping 24 more. The last parameter of 8 bytes returns in 0.5 s.
 TEST_CASE("clipping by hand: updates on a host wait for the last gradient", "[clipping]") {
   ProblemOptions options{.optimizer = Optimizer::adam};
-  CHECK(plan_of(on_measured(2, 1, options), "zero_offload").makespan.value == Approx(6 + 2 * 56.0 / 28 + 0.5));
+  CHECK(counted_plan(on_measured(2, 1, options), "zero_offload").makespan.value == Approx(6 + 2 * 56.0 / 28 + 0.5));
   options.clips_gradients = true;
-  CHECK(plan_of(on_measured(2, 1, options), "zero_offload").makespan.value == Approx(6.5 + 2 * 80.0 / 28 + 0.5));
+  CHECK(counted_plan(on_measured(2, 1, options), "zero_offload").makespan.value == Approx(6.5 + 2 * 80.0 / 28 + 0.5));
 }
 
 // Averages of 3 x 8 bytes, or in fp32 of 3 x 16: read and written, and the parameter or its copy is read.
@@ -102,8 +74,8 @@ TEST_CASE("averages of parameters by hand", "[clipping]") {
       ProblemOptions averaged = plain;
       averaged.keeps_averages = true;
       for (const char* spec : {"store_all", "rotor", "chen_sqrt"}) {
-        const Plan before = plan_of(on_measured(3, 1, plain, dtype), spec);
-        const Plan after = plan_of(on_measured(3, 1, averaged, dtype), spec);
+        const Plan before = counted_plan(on_measured(3, 1, plain, dtype), spec);
+        const Plan after = counted_plan(on_measured(3, 1, averaged, dtype), spec);
         CHECK(after.makespan.value - before.makespan.value == Approx(9.0 * bytes / 16 + launches * 0.01));
         CHECK(after.peak - before.peak == Bytes{3 * bytes});
       }
@@ -111,7 +83,7 @@ TEST_CASE("averages of parameters by hand", "[clipping]") {
   }
   const ProblemOptions both{.optimizer = Optimizer::adam, .keeps_averages = true, .clips_gradients = true};
   for (const char* spec : {"zero_offload", "zero_infinity", "deep_optimizer_states", "twinflow"}) {
-    plan_of(on_measured(4, 1, both, "bf16"), spec);
+    counted_plan(on_measured(4, 1, both, "bf16"), spec);
   }
 }
 
@@ -170,7 +142,7 @@ TEST_CASE("no device updates before all devices have all gradients", "[clipping]
                                       {"zero_infinity", 1}}) {
     INFO(spec);
     const Problem problem = on_measured(4, devices, options);
-    const Plan made = plan_of(problem, spec);
+    const Plan made = counted_plan(problem, spec);
     CHECK(updates_come_last(made.schedule, problem.graph, simulate_event(made.schedule, problem.platform)));
   }
   std::size_t seen = 0;
@@ -211,7 +183,7 @@ TEST_CASE("what is clipped needs an optimizer that does not clip already", "[cli
 TEST_CASE("check finds what was not clipped, or before the norm is known", "[clipping]") {
   const ProblemOptions options{.micro_batches = 2, .optimizer = Optimizer::adam, .clips_gradients = true};
   const Problem problem = on_measured(4, 2, options);
-  const Schedule right = plan_of(problem, "gpipe").schedule;
+  const Schedule right = counted_plan(problem, "gpipe").schedule;
   const auto violations = [&](const Schedule& schedule) {
     std::set<std::string> names;
     for (const Violation& each : check(schedule, problem.graph, problem.platform)) names.insert(each.what);
@@ -225,7 +197,7 @@ TEST_CASE("check finds what was not clipped, or before the norm is known", "[cli
   silent.clips_gradients = false;
   CHECK(!violations(silent).empty());
   const Problem plain = on_measured(4, 2, {.micro_batches = 2, .optimizer = Optimizer::adam});
-  Schedule without = plan_of(plain, "gpipe").schedule;
+  Schedule without = counted_plan(plain, "gpipe").schedule;
   without.clips_gradients = true;
   CHECK_THAT(violations(without), Catch::Contains("updates with what was not clipped"));
   for (std::size_t s = 0; s < right.steps.size(); ++s) {

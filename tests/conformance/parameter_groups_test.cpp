@@ -16,6 +16,7 @@
 #include "strategies/compose/plan.h"
 #include "strategies/compose/spec.h"
 #include "tests/conformance/judged_pipelines.h"
+#include "tests/conformance/measured_stages.h"
 #include "tests/generate/problems.h"
 #include "tests/generate/random.h"
 #include "tests/random_case.h"
@@ -24,32 +25,8 @@
 namespace plimsoll {
 namespace {
 
-/// Four stages with parameters of 8 bytes, `w0` to `w3`, on a device that was measured and moves 16 bytes a second.
 Problem four_stages(const ProblemOptions& options) {
-  Chain chain = even_chain(4);
-  chain.source.device = "measured";
-  for (std::uint32_t s = 0; s < 4; ++s) {
-    chain.stages[s].parameters = {s};
-    chain.parameters.push_back({"w" + std::to_string(s), Bytes{8}});
-  }
-  Platform platform =
-      gpus({.count = 2, .to_host = {16}, .to_peers = {1000}, .adam = BytesPerSecond{4}, .to_disk = {{8}}});
-  for (Device& device : platform.devices) {
-    device.takes_trace_times = false;
-    device.model = "measured";
-    device.memory_bandwidth = BytesPerSecond{16};
-    device.launch_overhead = Seconds{0.01};
-  }
-  return problem_of(chain, platform, options);
-}
-
-Plan grouped_plan(const Problem& problem, std::string_view spec) {
-  PlanOutcome outcome = plan(problem, parse_spec(spec, "test"), std::nullopt);
-  INFO(spec);
-  REQUIRE(std::holds_alternative<Plan>(outcome));
-  Plan made = std::get<Plan>(std::move(outcome));
-  judge_plan(problem, made, std::nullopt);
-  return made;
+  return on_measured(4, 2, options);
 }
 
 const std::vector<ParameterGroup> two_groups{{"w0", Optimizer::adam}, {"w[0-1]", Optimizer::momentum}};
@@ -69,7 +46,7 @@ TEST_CASE("groups of parameters by hand: states, moves, kernels and roots", "[gr
     ProblemOptions plain = grouped;
     plain.parameter_groups.clear();
     for (const char* spec : {"store_all", "rotor", "chen_sqrt"}) {
-      const Plan before = grouped_plan(four_stages(plain), spec), after = grouped_plan(four_stages(grouped), spec);
+      const Plan before = counted_plan(four_stages(plain), spec), after = counted_plan(four_stages(grouped), spec);
       const double launches = of.kernels == UpdateKernels::single ? 4 : 1;
       CHECK(after.makespan.value - before.makespan.value ==
             Approx((of.moves - 12) * 8 / 16 + (of.launches - launches) * 0.01));
@@ -281,7 +258,7 @@ TEST_CASE("optimizers in Adam's place leave the updates of other groups", "[grou
 TEST_CASE("check finds a header that says other groups than updates have", "[groups]") {
   const Problem problem =
       four_stages({.micro_batches = 2, .optimizer = Optimizer::sgd, .parameter_groups = two_groups});
-  const Schedule right = grouped_plan(problem, "gpipe").schedule;
+  const Schedule right = counted_plan(problem, "gpipe").schedule;
   const auto first = [&](const Schedule& schedule) {
     const std::vector<Violation> found = check(schedule, problem.graph, problem.platform);
     return found.empty() ? "" : found.front().what;
