@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int onnx_int32 = 6, onnx_int64 = 7;
+constexpr int onnx_float32 = 1, onnx_int32 = 6, onnx_int64 = 7;
 constexpr std::size_t most_numbers = 4096;  ///< as many as a shape could need
 
 template <class Number>
@@ -27,9 +27,22 @@ std::vector<std::int64_t> numbers_in(const std::string& raw) {
   return made;
 }
 
+std::optional<float> scalar_of(const plimsoll_onnx::TensorProto& read) {
+  if (read.data_type() != onnx_float32) return std::nullopt;
+  for (const std::int64_t extent : read.dims()) {
+    if (extent != 1) return std::nullopt;
+  }
+  float value = 0;
+  if (read.raw_data().size() == sizeof value) {
+    std::memcpy(&value, read.raw_data().data(), sizeof value);
+    return value;
+  }
+  return read.float_data_size() == 1 ? std::optional(read.float_data(0)) : std::nullopt;
+}
+
 OnnxTensor tensor_of(const plimsoll_onnx::TensorProto& read) {
-  OnnxTensor made{
-      .name = read.name(), .dtype = read.data_type(), .dims = {read.dims().begin(), read.dims().end()}, .numbers = {}};
+  OnnxTensor made{.name = read.name(), .dtype = read.data_type(), .dims = {read.dims().begin(), read.dims().end()}};
+  made.scalar = scalar_of(read);
   const bool is_wide = made.dtype == onnx_int64;
   if (!is_wide && made.dtype != onnx_int32) return made;
   std::vector<std::int64_t> numbers;

@@ -15,6 +15,7 @@ struct OnnxTensor {
   int dtype = 0;  ///< TensorProto.DataType
   std::vector<std::int64_t> dims;
   std::optional<std::vector<std::int64_t>> numbers;  ///< of few integers
+  std::optional<float> scalar;                       ///< of one float
 };
 
 struct OnnxAttribute {

@@ -16,18 +16,27 @@ using R = OnnxRule;
 constexpr std::array onnx_kinds{
     OnnxKind{"Conv", "convolution", R::convolution},
     OnnxKind{"Gemm", "addmm", R::product},
+    OnnxKind{"ConvTranspose", "convolution", R::transposed_convolution},
     OnnxKind{"MatMul", "mm", R::product},
+    OnnxKind{"linear", "addmm", R::product},
+    OnnxKind{"scaled_dot_product_attention", "_scaled_dot_product_flash_attention", R::attention},
     OnnxKind{"BatchNormalization", "native_batch_norm", R::batch_norm},
+    OnnxKind{"InstanceNormalization", "native_batch_norm", R::instance_norm},
     OnnxKind{"LayerNormalization", "native_layer_norm", R::layer_norm},
     OnnxKind{"Softmax", "_softmax", R::softmax},
     OnnxKind{"LogSoftmax", "_log_softmax", R::softmax},
     OnnxKind{"MaxPool", "max_pool2d_with_indices", R::max_pool},
-    OnnxKind{"AveragePool", "avg_pool2d", R::mean},
+    OnnxKind{"AveragePool", "avg_pool2d", R::unary},
     OnnxKind{"GlobalAveragePool", "mean", R::mean},
     OnnxKind{"ReduceMean", "mean", R::mean},
     OnnxKind{"ReduceSum", "sum", R::mean},
+    OnnxKind{"ReduceMax", "amax", R::extreme},
+    OnnxKind{"ReduceMin", "amin", R::extreme},
+    OnnxKind{"ArgMax", "argmax", R::extreme},
     OnnxKind{"Relu", "relu", R::unary},
     OnnxKind{"Gelu", "gelu", R::unary},
+    OnnxKind{"silu", "silu", R::unary},
+    OnnxKind{"rsqrt", "rsqrt", R::unary},
     OnnxKind{"Sigmoid", "sigmoid", R::unary},
     OnnxKind{"Tanh", "tanh", R::unary},
     OnnxKind{"Erf", "erf", R::unary},
@@ -40,6 +49,23 @@ constexpr std::array onnx_kinds{
     OnnxKind{"HardSigmoid", "hardsigmoid", R::unary},
     OnnxKind{"HardSwish", "hardswish", R::unary},
     OnnxKind{"Clip", "clamp", R::unary},
+    OnnxKind{"Abs", "abs", R::unary},
+    OnnxKind{"Sin", "sin", R::unary},
+    OnnxKind{"Cos", "cos", R::unary},
+    OnnxKind{"Elu", "elu", R::unary},
+    OnnxKind{"Softplus", "softplus", R::unary},
+    OnnxKind{"Mish", "mish", R::unary},
+    OnnxKind{"Not", "logical_not", R::unary},
+    OnnxKind{"IsNaN", "isnan", R::unary},
+    OnnxKind{"Floor", "floor", R::unary},
+    OnnxKind{"Sign", "sign", R::unary},
+    OnnxKind{"CumSum", "cumsum", R::moved},
+    OnnxKind{"Trilu", "triu", R::moved},
+    OnnxKind{"Pad", "constant_pad_nd", R::moved},
+    OnnxKind{"Tile", "repeat", R::moved},
+    OnnxKind{"Resize", "upsample", R::moved},
+    OnnxKind{"DepthToSpace", "pixel_shuffle", R::moved},
+    OnnxKind{"SpaceToDepth", "pixel_unshuffle", R::moved},
     OnnxKind{"Add", "add", R::binary},
     OnnxKind{"Sub", "sub", R::binary},
     OnnxKind{"Mul", "mul", R::binary},
@@ -48,12 +74,22 @@ constexpr std::array onnx_kinds{
     OnnxKind{"Equal", "eq", R::binary},
     OnnxKind{"Greater", "gt", R::binary},
     OnnxKind{"Less", "lt", R::binary},
+    OnnxKind{"LessOrEqual", "le", R::binary},
+    OnnxKind{"GreaterOrEqual", "ge", R::binary},
+    OnnxKind{"And", "logical_and", R::binary},
+    OnnxKind{"Or", "logical_or", R::binary},
+    OnnxKind{"Xor", "logical_xor", R::binary},
+    OnnxKind{"Min", "minimum", R::binary},
+    OnnxKind{"Max", "maximum", R::binary},
     OnnxKind{"Mod", "remainder", R::binary},
     OnnxKind{"Where", "where", R::binary},
-    OnnxKind{"Expand", "expand", R::binary},
+    OnnxKind{"Expand", "expand", R::view},
     OnnxKind{"Dropout", "native_dropout", R::dropout},
     OnnxKind{"Cast", "_to_copy", R::conversion},
     OnnxKind{"Gather", "embedding", R::lookup},
+    OnnxKind{"GatherElements", "gather", R::picked},
+    OnnxKind{"ScatterND", "index_put", R::scattered},
+    OnnxKind{"ScatterElements", "scatter", R::scattered},
     OnnxKind{"Concat", "cat", R::concatenation},
     OnnxKind{"Reshape", "view", R::view},
     OnnxKind{"Flatten", "view", R::view},
@@ -70,6 +106,9 @@ constexpr std::array onnx_kinds{
 };
 
 constexpr int dtype_float = 1, dtype_int64 = 7, dtype_bool = 9;
+
+constexpr std::array<std::string_view, 8> boolean_ops{"Equal",          "Greater", "Less", "LessOrEqual",
+                                                      "GreaterOrEqual", "And",     "Or",   "Xor"};
 
 /// Of one node.
 class ShapeRules {
@@ -88,10 +127,19 @@ class ShapeRules {
     if (op == "Expand") return {like(0, broadcast(in(0).shape, as_shape(numbers(1))))};
     if (rule == R::binary) return {binary()};
     if (rule == R::product) return {product()};
+    if (rule == R::attention) return {attention()};
+    if (rule == R::transposed_convolution) return {transposed_convolution()};
+    if (op == "GatherElements") return {like(0, in(1).shape)};
+    if (op == "ArgMax") return {place_of_extreme()};
+    if (op == "Pad") return {pad()};
+    if (op == "Tile") return {tile()};
+    if (op == "Resize") return {resize()};
+    if (op == "DepthToSpace" || op == "SpaceToDepth") return {shuffled()};
+    if (op == "Not" || op == "IsNaN") return {{in(0).shape, dtype_bool, std::nullopt}};
     if (rule == R::convolution) return {convolution()};
     if (rule == R::max_pool || op == "AveragePool") return {pool()};
     if (op == "GlobalAveragePool") return {global_pool()};
-    if (rule == R::mean) return {reduction()};
+    if (rule == R::mean || rule == R::extreme) return {reduction()};
     if (op == "Gather") return {gather()};
     if (op == "Concat") return {concatenation()};
     if (op == "Reshape") return {reshape()};
@@ -101,6 +149,7 @@ class ShapeRules {
     if (op == "Slice") return {slice()};
     if (op == "Split") return split();
     OnnxValue same = in(0);
+    if (rule != R::view && rule != R::dropout) same.numbers.reset();
     return {same};
   }
 
@@ -144,7 +193,10 @@ class ShapeRules {
 
   OnnxValue constant() const {
     const OnnxAttribute* const value = attribute("value");
-    if (value != nullptr && value->tensor) return {value->tensor->dims, value->tensor->dtype, value->tensor->numbers};
+    if (value != nullptr && value->tensor) {
+      return {value->tensor->dims, value->tensor->dtype, value->tensor->numbers, value->tensor->scalar};
+    }
+    if (const OnnxAttribute* one = attribute("value_float")) return {{}, dtype_float, std::nullopt, one->f};
     if (const OnnxAttribute* one = attribute("value_int")) return {{}, dtype_int64, std::vector{one->i}};
     if (const OnnxAttribute* some = attribute("value_ints")) {
       return {{static_cast<std::int64_t>(some->ints.size())}, dtype_int64, some->ints};
@@ -201,8 +253,7 @@ class ShapeRules {
   OnnxValue binary() const {
     OnnxValue made = like(node_.op == "Where" ? 1 : 0, broadcast(in(0).shape, in(1).shape));
     if (node_.op == "Where") made.shape = broadcast(made.shape, in(2).shape);
-    const bool compares = node_.op == "Equal" || node_.op == "Greater" || node_.op == "Less";
-    if (compares) made.dtype = dtype_bool;
+    if (std::ranges::find(boolean_ops, node_.op) != boolean_ops.end()) made.dtype = dtype_bool;
     if (in(0).numbers && in(1).numbers && (node_.op != "Where" || in(2).numbers)) made.numbers = computed(made);
     return made;
   }
@@ -246,6 +297,98 @@ class ShapeRules {
     AtenShape made = broadcast(a, b);
     made.insert(made.end(), {rows, columns});
     return like(0, std::move(made));
+  }
+
+  OnnxValue attention() const {
+    const AtenShape &query = in(0).shape, &key = in(1).shape, &value = in(2).shape;  // the key's axes are swapped
+    if (query.size() < 3 || key.size() != query.size() || value.size() != query.size()) fail("needs heads of one rank");
+    const std::size_t last = query.size() - 1;
+    if (query[last] != key[last - 1] || key[last] != value[last - 1]) fail("heads whose extents do not fit");
+    AtenShape made = query;
+    made[last] = value[last];
+    return like(0, std::move(made));
+  }
+
+  OnnxValue place_of_extreme() const {
+    const AtenShape& of = in(0).shape;
+    const std::size_t axis = axis_of(number("axis", 0), of.size());
+    AtenShape made = of;
+    made[axis] = 1;
+    if (number("keepdims", 1) == 0) made.erase(made.begin() + static_cast<std::ptrdiff_t>(axis));
+    return {made, dtype_int64, std::nullopt};
+  }
+
+  OnnxValue pad() const {
+    const std::vector<std::int64_t> added = has(1) ? numbers(1) : list("pads", {});
+    std::vector<std::int64_t> axes = has(3) ? numbers(3) : std::vector<std::int64_t>{};
+    AtenShape made = in(0).shape;
+    if (axes.empty()) {
+      axes.resize(made.size());
+      std::iota(axes.begin(), axes.end(), 0);
+    }
+    if (added.size() != 2 * axes.size()) fail("pads of another number of axes");
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+      made[axis_of(axes[k], made.size())] += clamped(added[k]) + clamped(added[k + axes.size()]);
+    }
+    return like(0, as_shape(made));
+  }
+
+  std::int64_t clamped(std::int64_t n) const {
+    constexpr std::int64_t most = std::int64_t{1} << 40;
+    if (n < -most || n > most) fail(fmt::format("an extent of {}", n));
+    return n;
+  }
+
+  OnnxValue tile() const {
+    AtenShape made = in(0).shape;
+    if (numbers(1).size() != made.size()) fail("repeats of another number of axes");
+    for (std::size_t k = 0; k < made.size(); ++k) made[k] = times(made[k], numbers(1)[k]);
+    return like(0, as_shape(made));
+  }
+
+  std::int64_t times(std::int64_t a, std::int64_t b) const {
+    constexpr double most = 1e12;
+    if (static_cast<double>(a) * static_cast<double>(b) > most || b < 0) fail(fmt::format("{} times {}", a, b));
+    return a * b;
+  }
+
+  OnnxValue resize() const {
+    if (has(3)) {
+      if (numbers(3).size() != in(0).shape.size()) fail("sizes of another number of axes");
+      return like(0, as_shape(numbers(3)));
+    }
+    fail("scales of floats have no rule here, expected sizes");
+  }
+
+  OnnxValue shuffled() const {
+    AtenShape made = in(0).shape;
+    const std::int64_t block = number("blocksize", 0);
+    if (made.size() != 4 || block < 1 || block > 4096) fail("needs four axes and a block");
+    const bool widens = node_.op == "DepthToSpace";
+    if (widens ? made[1] % (block * block) != 0 : made[2] % block != 0 || made[3] % block != 0)
+      fail(fmt::format("extents that blocks of {} do not divide", block));
+    made[1] = widens ? made[1] / (block * block) : times(made[1], block * block);
+    for (const std::size_t k : {2, 3}) made[k] = widens ? times(made[k], block) : made[k] / block;
+    return like(0, std::move(made));
+  }
+
+  OnnxValue transposed_convolution() const {
+    const AtenShape &of = in(0).shape, &filter = in(1).shape;
+    if (filter.size() != of.size() || filter.size() < 3) fail("weights of other dimensions than the input");
+    const std::size_t axes = of.size() - 2;
+    const auto strides = list("strides", std::vector<std::int64_t>(axes, 1));
+    const auto dilations = list("dilations", std::vector<std::int64_t>(axes, 1));
+    const auto pads = list("pads", std::vector<std::int64_t>(2 * axes, 0));
+    const auto more = list("output_padding", std::vector<std::int64_t>(axes, 0));
+    if (strides.size() != axes || dilations.size() != axes || pads.size() != 2 * axes || more.size() != axes)
+      fail("attributes of another number of axes");
+    AtenShape made = of;
+    made[1] = times(filter[1], number("group", 1));
+    for (std::size_t k = 0; k < axes; ++k) {
+      made[k + 2] = times(of[k + 2] - 1, clamped(strides[k])) + times(filter[k + 2] - 1, clamped(dilations[k])) + 1 +
+                    clamped(more[k]) - clamped(pads[k]) - clamped(pads[k + axes]);
+    }
+    return like(0, as_shape(made));
   }
 
   /// Extents along the pictures' axes: of a window, its stride, what is added at both ends.
@@ -370,6 +513,23 @@ class ShapeRules {
     return like(0, {element_count({of.begin(), middle}), element_count({middle, of.end()})});
   }
 
+  /// Those of a value whose axis becomes `length` long, from the places that `from` gives.
+  template <class From>
+  static std::vector<std::int64_t> rearranged(const OnnxValue& of, std::size_t axis, std::int64_t length,
+                                              const From& from) {
+    const std::int64_t outer = element_count({of.shape.begin(), of.shape.begin() + static_cast<std::ptrdiff_t>(axis)});
+    const std::int64_t inner =
+        element_count({of.shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, of.shape.end()});
+    std::vector<std::int64_t> made;
+    for (std::int64_t o = 0; o < outer; ++o) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        for (std::int64_t k = 0; k < inner; ++k)
+          made.push_back(of.numbers->at(static_cast<std::size_t>((o * of.shape[axis] + from(i)) * inner + k)));
+      }
+    }
+    return made;
+  }
+
   OnnxValue transpose() const {
     const AtenShape& of = in(0).shape;
     std::vector<std::int64_t> back(of.size());
@@ -379,7 +539,15 @@ class ShapeRules {
     AtenShape made;
     for (const std::int64_t axis : order) made.push_back(of[axis_of(axis, of.size())]);
     if (element_count(made) != element_count(of)) fail("an order with an axis twice");
-    return like(0, std::move(made));
+    OnnxValue value = like(0, std::move(made));
+    if (in(0).numbers && of.size() == 2 && order[0] == 1) {  // a table of pads, say
+      value.numbers.emplace();
+      for (std::int64_t column = 0; column < of[1]; ++column) {
+        for (std::int64_t row = 0; row < of[0]; ++row)
+          value.numbers->push_back(in(0).numbers->at(static_cast<std::size_t>(row * of[1] + column)));
+      }
+    }
+    return value;
   }
 
   OnnxValue squeeze() const {
@@ -421,17 +589,19 @@ class ShapeRules {
       fail("starts and ends of other numbers");
     for (std::size_t k = 0; k < from.size(); ++k) {
       std::int64_t& extent = made.shape[axis_of(axes[k], made.shape.size())];
-      const auto within = [&](std::int64_t n) { return std::clamp<std::int64_t>(n < 0 ? n + extent : n, 0, extent); };
-      if (steps[k] < 1) fail("a step below 1 has no rule here");
-      const std::int64_t first = within(std::max(from[k], -extent)), last = within(std::max(to[k], -extent - 1));
-      const std::int64_t length = last > first ? (last - first - 1) / steps[k] + 1 : 0;
-      if (made.numbers && made.shape.size() == 1) {
-        std::vector<std::int64_t> kept;
-        for (std::int64_t i = 0; i < length; ++i)
-          kept.push_back(made.numbers->at(static_cast<std::size_t>(first + i * steps[k])));
-        made.numbers = std::move(kept);
-      } else {
-        made.numbers.reset();
+      const std::int64_t step = clamped(steps[k]);
+      if (step == 0) fail("a step of 0");
+      const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
+      const auto within = [&](std::int64_t n) {
+        n = std::clamp(n, -extent - 1, extent);
+        return std::clamp<std::int64_t>(n < 0 ? n + extent : n, low, high);
+      };
+      const std::int64_t first = within(from[k]), last = within(to[k]);
+      const std::int64_t span = step > 0 ? last - first : first - last;
+      const std::int64_t length = span > 0 ? (span - 1) / std::abs(step) + 1 : 0;
+      if (made.numbers) {
+        made.numbers = rearranged(made, axis_of(axes[k], made.shape.size()), length,
+                                  [&](std::int64_t i) { return first + i * step; });
       }
       extent = length;
     }
@@ -466,6 +636,12 @@ class ShapeRules {
 const OnnxKind* onnx_kind(std::string_view op) {
   const auto found = std::ranges::find(onnx_kinds, op, &OnnxKind::op);
   return found == onnx_kinds.end() ? nullptr : &*found;
+}
+
+std::size_t onnx_settings_from(std::string_view op) {
+  if (op == "BatchNormalization") return 3;
+  const bool has_settings = op == "Dropout" || op == "Clip" || op == "Pad" || op == "Resize" || op == "Pow";
+  return has_settings ? 1 : ~std::size_t{0};
 }
 
 void refuse_onnx_node(const std::string& file, const OnnxNode& node, const std::string& what) {

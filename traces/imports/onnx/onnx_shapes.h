@@ -14,7 +14,8 @@ namespace plimsoll {
 struct OnnxValue {
   AtenShape shape;
   int dtype = 1;
-  std::optional<std::vector<std::int64_t>> numbers;  ///< known ones, of a shape or an index
+  std::optional<std::vector<std::int64_t>> numbers = {};  ///< known ones, of a shape or an index
+  std::optional<float> scalar = {};                       ///< a known one
 };
 
 /// What a node does with its first input, as far as work and backward ask.
@@ -24,12 +25,19 @@ enum class OnnxRule : std::uint8_t {
   binary,   ///< of two values that are broadcast
   product,  ///< MatMul, Gemm
   convolution,
+  transposed_convolution,
   batch_norm,
+  instance_norm,
   layer_norm,
   softmax,
   max_pool,
-  mean,    ///< pools and reductions
-  lookup,  ///< rows of a table
+  mean,       ///< pools and reductions
+  extreme,    ///< reductions to one of the numbers
+  lookup,     ///< rows of a table
+  picked,     ///< numbers at places that another input gives
+  scattered,  ///< numbers put at places that another input gives
+  moved,      ///< the same numbers in other places, or often: the backward reads nothing
+  attention,  ///< scaled_dot_product_attention, joined of its parts
   concatenation,
   dropout,
   conversion,
@@ -40,6 +48,9 @@ struct OnnxKind {
   std::string_view op, kind;  ///< ONNX's word and that of PyTorch's dispatcher
   OnnxRule rule;
 };
+
+/// The first input that is not trained whatever it is: running statistics, a ratio, limits, sizes.
+std::size_t onnx_settings_from(std::string_view op);
 
 /// Unset where the operator is not known.
 const OnnxKind* onnx_kind(std::string_view op);
