@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far `plimsoll import onnx` is from the exporter, on models that PyTorch writes to ONNX.
 
-  python3 traces/onnx_models.py write DIR            NAME.onnx and the exporter's NAME.json of each model (PyTorch 2)
+  python3 traces/onnx_models.py write DIR [NAME...]  NAME.onnx and the exporter's NAME.json of each model (PyTorch 2)
   python3 traces/onnx_models.py compare DIR PROGRAM  imports each, and prints the table
 
 The two halves may run on different machines. Models of libraries that are not there are left out, and named.
@@ -81,6 +81,42 @@ def logits_of(model):
     return Logits()
 
 
+def parts():
+    """Small, of what the importer has rules for: tests/traces/foreign/parts.onnx."""
+    import torch
+    from torch.nn import functional
+
+    class Parts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = torch.nn.Conv2d(3, 16, 4, stride=4)
+            self.scale = torch.nn.Parameter(torch.ones(16))
+            self.queries, self.key_values = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+            self.gate, self.up, self.down = (torch.nn.Linear(16, 32, bias=False), torch.nn.Linear(16, 32, bias=False),
+                                             torch.nn.Linear(32, 16, bias=False))
+            self.none, self.some = torch.nn.Dropout(0.0), torch.nn.Dropout(0.1)
+            self.wide = torch.nn.ConvTranspose2d(16, 4, 2, stride=2)
+            self.head = torch.nn.Linear(4, 10)
+
+        def heads(self, x, count):
+            return x.view(x.shape[0], -1, count, 4).transpose(1, 2)
+
+        def forward(self, x):
+            x = self.patches(x).flatten(2).transpose(1, 2)
+            normed = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.scale
+            keys, values = (self.heads(half, 2) for half in self.key_values(normed).split(8, -1))
+            keys, values = (each[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2) for each in (keys, values))
+            mixed = functional.scaled_dot_product_attention(self.heads(self.queries(normed), 4), keys, values)
+            x = x + self.none(mixed.transpose(1, 2).flatten(2))
+            x = x + self.some(self.down(functional.silu(self.gate(x)) * self.up(x)))
+            x = torch.where(x > 0, x.abs(), x.sin())
+            x = functional.pad(x.transpose(1, 2).unflatten(2, (4, 4)), (0, 2, 0, 2))
+            x = functional.avg_pool2d(self.wide(x), 2)
+            return self.head(x.amax(-1).cumsum(-1)[:, :, 1::2].mean(-1))
+
+    return Parts(), torch.randn(BATCH, 3, 16, 16)
+
+
 def gpt2():
     return causal("gpt2", n_embd=64, n_layer=2, n_head=4)
 
@@ -97,7 +133,7 @@ def bert():
     return logits_of(BertForMaskedLM(config)), torch.randint(0, 128, (BATCH, 16))
 
 
-MODELS = (perceptron, resnet18, mobilenet_v3, densenet121, convnext_tiny, vit, swin, gpt2, llama, bert)
+MODELS = (perceptron, resnet18, mobilenet_v3, densenet121, convnext_tiny, vit, swin, gpt2, llama, bert, parts)
 
 
 def loss(output, targets):
@@ -115,10 +151,12 @@ def write_one(build, folder):
                       do_constant_folding=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}}, dynamo=False)
 
 
-def write(folder):
+def write(folder, names):
     folder.mkdir(parents=True, exist_ok=True)
     exporter = pathlib.Path(__file__).with_name("export_pytorch.py")
     for build in MODELS:
+        if names and build.__name__ not in names:
+            continue
         try:
             write_one(build, folder)
         except ImportError as missing:
@@ -190,8 +228,8 @@ def compare(folder, program):
 
 
 def main(words):
-    if len(words) == 2 and words[0] == "write":
-        return write(pathlib.Path(words[1]))
+    if len(words) >= 2 and words[0] == "write":
+        return write(pathlib.Path(words[1]), words[2:])
     if len(words) == 3 and words[0] == "compare":
         return compare(pathlib.Path(words[1]), words[2])
     sys.exit(__doc__)

@@ -136,6 +136,23 @@ TEST_CASE("an import says what its trace leaves out", "[imported]") {
   CHECK(plimsoll("import sapp " + file + " --as layers -o " + trace).out == trace + ": 1 layers, 0 edges\n");
 }
 
+TEST_CASE("families plan for models in ONNX, within budgets, and both engines agree", "[imported]") {
+  const TemporaryFolder folder;
+  const auto [model, tight] = GENERATE(std::tuple("attention", "230 kB"), std::tuple("parts", "90 kB"));
+  const std::string trace =
+      imported(folder, "onnx", "tests/traces/foreign/" + std::string(model) + ".onnx --set batch=4");
+  for (const std::string strategy : {"quantize", "chain|1f1b(stages=2)|rotor", "pardnn"}) {
+    INFO(model << " " << strategy);
+    iteration({trace, "h100_sxm_8", strategy, 2});
+  }
+  for (const std::string strategy : {"greedy_recompute", "rockmate", "dtr"}) {
+    INFO(model << " " << strategy);
+    const nlohmann::json made = simulated({trace, "h100_sxm_8", strategy + "' -m '" + tight});
+    CHECK(made["peak_bytes"].get<std::int64_t>() <= std::stoll(tight) * 1000);
+    CHECK(made["recompute_s"].get<double>() > 0);
+  }
+}
+
 /// The folder of the planners' inputs, or nothing.
 std::string shared() {
   const char* folder = std::getenv("PLIMSOLL_SHARED");

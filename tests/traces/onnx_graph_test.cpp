@@ -12,6 +12,7 @@
 
 #include "sim/io/text_file.h"
 #include "tests/bad_input.h"
+#include "traces/imports/onnx/onnx_patterns.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {
@@ -80,6 +81,34 @@ TEST_CASE("an ONNX model with attention has the flops and saved bytes that the e
   CHECK(bytes_of_kind(graph, TensorKind::parameter) == Bytes{63'360});
   CHECK(bytes_of_kind(graph, TensorKind::parameter_gradient) == Bytes{63'360});
   CHECK(saved_bytes(graph) == Bytes{148'772});
+}
+
+// Likewise of `parts` (traces/onnx_models.py): a joined attention with repeated heads, an RMS norm, a gated layer,
+// pictures padded and widened. The exporter ran on a CPU, whose dropout keeps its mask of 1,024 in floats.
+TEST_CASE("an ONNX model with parts of today's networks has the exporter's flops and saved bytes", "[onnx]") {
+  const Graph graph = imported(read_text_file("tests/traces/foreign/parts.onnx"), {"batch=4"});
+  CHECK(flops_of(graph, Phase::forward) == 500'032);
+  CHECK(flops_of(graph, Phase::backward) == 934'528);
+  CHECK(bytes_of_kind(graph, TensorKind::parameter) == Bytes{12'760});
+  CHECK(bytes_of_kind(graph, TensorKind::parameter_gradient) == Bytes{12'760});
+  CHECK(saved_bytes(graph) == Bytes{105'572 - 3 * 1024});
+  CHECK(parse_trace(trace_text(Trace{graph}), "again") == Trace{graph});
+}
+
+TEST_CASE("what ONNX writes for one op is one again, and attention written out stays so", "[onnx]") {
+  const auto ops_of = [](const std::string& file) {
+    OnnxModel model = parse_onnx_model(read_text_file("tests/traces/foreign/" + file), file);
+    join_onnx_patterns(model);
+    std::map<std::string, int> counts;
+    for (const OnnxNode& node : model.nodes) ++counts[node.op];
+    return counts;
+  };
+  auto eager = ops_of("attention.onnx"), parts = ops_of("parts.onnx");
+  CHECK(std::tuple(eager["Gelu"], eager["Erf"], eager["linear"]) == std::tuple(1, 0, 4));
+  CHECK(std::tuple(eager["Softmax"], eager["scaled_dot_product_attention"]) == std::tuple(1, 0));
+  CHECK(std::tuple(parts["Softmax"], parts["scaled_dot_product_attention"]) == std::tuple(0, 1));
+  CHECK(std::tuple(parts["silu"], parts["Sigmoid"], parts["linear"]) == std::tuple(1, 0, 2));
+  CHECK(parts["rsqrt"] == 2);  // of the norm, and of the heads' width
 }
 
 TEST_CASE("an axis with a name takes the size that is given, and has none without", "[onnx]") {

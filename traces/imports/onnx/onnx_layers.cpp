@@ -9,6 +9,17 @@
 namespace plimsoll {
 namespace {
 
+/// Of a result that PyTorch makes with the axes in the order that they have in memory in `of`.
+AtenShape strides_like(const TapeValue& of, const AtenShape& shape) {
+  std::vector<std::size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return of.strides[a] > of.strides[b]; });
+  AtenShape strides(shape.size(), 1);
+  for (std::size_t k = order.size(); k-- > 1;)
+    strides[order[k - 1]] = strides[order[k]] * std::max<std::int64_t>(1, shape[order[k]]);
+  return strides;
+}
+
 /// Of a batch of matrices: as PyTorch gives it to the product, with its samples in one axis, which may need a copy.
 TapeValue merged(OnnxTape& tape, const OnnxNode& node, const TapeValue& x) {
   bool is_one = true;
@@ -22,11 +33,24 @@ TapeValue merged(OnnxTape& tape, const OnnxNode& node, const TapeValue& x) {
   return y;
 }
 
+/// With its rows in one axis, as PyTorch gives it to a layer: copied where that takes it.
+TapeValue in_rows(OnnxTape& tape, const OnnxNode& node, const TapeValue& x) {
+  if (x.shape.size() < 3 ||
+      shows_shape(x, {element_count(x.shape) / std::max<std::int64_t>(1, x.shape.back()), x.shape.back()}))
+    return x;
+  TapeValue y = x;
+  y.tensor = tape.tensor(fmt::format("{} in rows", tape[*x.tensor].name), TensorKind::activation, x.shape, x.dtype);
+  y.strides = dense_strides(x.shape);
+  tape.op({.kind = "clone", .inputs = {*x.tensor}, .outputs = {*y.tensor}}, label_of(node));
+  return y;
+}
+
 void product(OnnxTape& tape, const OnnxNode& node, const OnnxValue& result) {
   TapeValue a = tape.in(node, 0), b = tape.in(node, 1);
   const bool has_bias = node.op != "MatMul" && tape.has(node, 2);
   if (!a.tensor || !b.tensor) tape.refuse(node, "a product with constants has no rule here");
   const bool is_batched = b.shape.size() > 2;
+  if (!is_batched) a = in_rows(tape, node, a);
   if (is_batched) {
     a = merged(tape, node, a);
     b = merged(tape, node, b);
@@ -122,7 +146,11 @@ void norm(OnnxTape& tape, const OnnxNode& node, const OnnxKind& kind, const Onnx
 void binary(OnnxTape& tape, const OnnxNode& node, const OnnxKind& kind, const OnnxValue& result) {
   std::vector<TapeValue> operands;
   for (std::size_t k = 0; k < node.inputs.size(); ++k) operands.push_back(tape.in(node, k));
-  const TapeValue y = tape.fresh(node, result, tape.any_needs(node) && result.dtype != onnx_bool);
+  TapeValue& fresh = tape.fresh(node, result, tape.any_needs(node) && result.dtype != onnx_bool);
+  const auto whole =
+      std::ranges::find_if(operands, [&](const TapeValue& each) { return each.tensor && each.shape == result.shape; });
+  if (whole != operands.end()) fresh.strides = strides_like(*whole, result.shape);
+  const TapeValue y = fresh;
   std::vector<TensorId> inputs;
   for (const TapeValue& each : operands) {
     if (each.tensor && std::ranges::find(inputs, *each.tensor) == inputs.end()) inputs.push_back(*each.tensor);
@@ -226,7 +254,9 @@ void marked(OnnxTape& tape, const OnnxNode& node, const OnnxKind& kind, const On
   const TapeValue x = tape.in(node, 0);
   if (!x.tensor) tape.refuse(node, "of constants it has no rule here");
   const bool is_pool = kind.rule == OnnxRule::max_pool;
-  const TapeValue y = tape.fresh(node, result, x.needs_gradient);
+  TapeValue& fresh = tape.fresh(node, result, x.needs_gradient);
+  if (!is_pool) fresh.strides = strides_like(x, x.shape);
+  const TapeValue y = fresh;
   const TensorId marks =
       tape.tensor(node.outputs[0] + " marks", TensorKind::activation, result.shape, is_pool ? onnx_integer : onnx_bool);
   tape.op({.kind = std::string(kind.kind), .inputs = {*x.tensor}, .outputs = {*y.tensor, marks}}, label_of(node));
@@ -238,17 +268,6 @@ void marked(OnnxTape& tape, const OnnxNode& node, const OnnxKind& kind, const On
                      tape.op({.kind = backward, .phase = Phase::backward, .inputs = reads, .outputs = {made}}, name);
                      tape.contribute(x, made, name);
                    });
-}
-
-/// Axes in the order that they have in memory in the query, as PyTorch's kernels leave their result.
-AtenShape strides_like(const TapeValue& query, const AtenShape& shape) {
-  std::vector<std::size_t> order(shape.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return query.strides[a] > query.strides[b]; });
-  AtenShape strides(shape.size(), 1);
-  for (std::size_t k = order.size(); k-- > 1;)
-    strides[order[k - 1]] = strides[order[k]] * std::max<std::int64_t>(1, shape[order[k]]);
-  return strides;
 }
 
 /// With the logarithms of sums that PyTorch's kernels keep in place of the scores.
@@ -343,7 +362,9 @@ void unary(OnnxTape& tape, const OnnxNode& node, const OnnxKind& kind, const Onn
   if (!x.tensor) tape.refuse(node, "of constants it has no rule here");
   const bool is_stepped = kind.kind == "floor" || kind.kind == "sign" || result.dtype == onnx_bool ||
                           result.dtype == onnx_integer;  // without a gradient
-  const TapeValue y = tape.fresh(node, result, x.needs_gradient && !is_stepped);
+  TapeValue& fresh = tape.fresh(node, result, x.needs_gradient && !is_stepped);
+  if (kind.rule == OnnxRule::unary && result.shape == x.shape) fresh.strides = strides_like(x, x.shape);
+  const TapeValue y = fresh;
   tape.op({.kind = std::string(kind.kind), .inputs = {*x.tensor}, .outputs = {*y.tensor}}, label_of(node));
   if (!y.needs_gradient) return;
   const BackwardReads what = reads_of(kind.kind, kind.rule);

@@ -14,4 +14,7 @@ void lower_onnx_node(OnnxTape&, const OnnxNode&, const OnnxKind&, const std::vec
 /// Nodes that show the numbers of their first input in another shape, with a copy where PyTorch needs one.
 void lower_onnx_view(OnnxTape&, const OnnxNode&, const OnnxKind&, const std::vector<OnnxValue>& results);
 
+/// Whether a value can be shown in another shape without a copy.
+bool shows_shape(const TapeValue&, const AtenShape&);
+
 }  // namespace plimsoll

@@ -44,10 +44,6 @@ std::optional<AtenShape> regrouped(const TapeValue& x, const AtenShape& shape) {
   return to == 0 ? std::optional(strides) : std::nullopt;
 }
 
-bool keeps_places(const TapeValue& x, const AtenShape& shape) {
-  return x.strides == dense_strides(x.shape) || regrouped(x, shape);
-}
-
 AtenShape strides_of(const OnnxNode& node, const TapeValue& x, const AtenShape& shape) {
   if (node.op == "Transpose") {
     const auto perm = node.attributes.find("perm");
@@ -74,10 +70,14 @@ void copied(OnnxTape& tape, const OnnxNode& node, const TapeValue& x, const Onnx
 
 }  // namespace
 
+bool shows_shape(const TapeValue& x, const AtenShape& shape) {
+  return x.strides == dense_strides(x.shape) || regrouped(x, shape);
+}
+
 void lower_onnx_view(OnnxTape& tape, const OnnxNode& node, const OnnxKind& kind,
                      const std::vector<OnnxValue>& results) {
   const TapeValue x = tape.in(node, 0);
-  if ((node.op == "Reshape" || node.op == "Flatten") && !keeps_places(x, results[0].shape))
+  if ((node.op == "Reshape" || node.op == "Flatten") && !shows_shape(x, results[0].shape))
     return copied(tape, node, x, results[0]);
   std::vector<TensorId> outputs;
   for (std::size_t k = 0; k < std::min(results.size(), node.outputs.size()); ++k) {
