@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bundle.sh BUILD ARCHIVE.tar.gz: what cmake --install installs, with every library that it needs, to unpack into any folder
-# of any Linux of this kind of processor. Without MPI, of which a cluster has its own.
+# of any Linux of this kind of processor. Without MPI, of which a cluster has its own, and without the Python module, since
+# Python brings a C library that may be older.
 set -euo pipefail
 build=$1 archive=$2
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -9,7 +10,8 @@ trap 'rm -rf "$work"' EXIT
 root=$work/$(basename "$archive" .tar.gz)
 
 cmake --install "$build" --prefix "$root" >/dev/null
-rm -f "$root/lib/plimsoll/libplimsoll_mpi.so"
+rm -f "$root/lib/plimsoll/libplimsoll_mpi.so" "$root"/lib/plimsoll/libplimsoll_*.a "$root"/lib/python*/*/plimsoll/_core.*.so
+rm -rf "$root/include" "$root/lib/cmake"
 "$source/cmake/copy_libraries.sh" "$root/lib/plimsoll" "$root/bin/plimsoll" "$root"/lib/plimsoll/libplimsoll_*.so
 mv "$root/bin/plimsoll" "$root/lib/plimsoll/plimsoll"
 strip "$root/lib/plimsoll/plimsoll" "$root"/lib/plimsoll/libplimsoll_*.so

@@ -43,6 +43,7 @@ if(PLIMSOLL_HAS_CUDA)
   # Kernels: .cu files know no more of the project than its formulas and sizes.
   file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/validate/cuda/*.cu)
   add_library(plimsoll_cuda_kernels STATIC ${kernels})
+  set_target_properties(plimsoll_cuda_kernels PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_include_directories(plimsoll_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
   # No -Wpedantic: nvcc's own output is not. No contraction, as on the CPU: updates there and here give the same bits.
   target_compile_options(plimsoll_cuda_kernels PRIVATE --extended-lambda --fmad=false
@@ -63,6 +64,7 @@ if(PLIMSOLL_HAS_CUDA)
   list(TRANSFORM issuing REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/validate/cuda/\\1.cpp")
   add_library(plimsoll_cuda_issuing OBJECT ${issuing})
   plimsoll_options(plimsoll_cuda_issuing)
+  shareable(plimsoll_cuda_issuing)
   compile_together(plimsoll_cuda_issuing 4)
   target_include_directories(plimsoll_cuda_issuing SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
   target_link_libraries(plimsoll_cuda_issuing PRIVATE plimsoll_validate fmt::fmt)

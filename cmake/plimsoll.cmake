@@ -39,7 +39,7 @@ function(sanitized target visible)
 endfunction()
 
 function(plimsoll_options target)
-  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/plimsoll>)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow $<$<BOOL:${PLIMSOLL_WERROR}>:-Werror>
                          -Wno-missing-field-initializers  # designated initializers leave defaults out
                          $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>  # GCC's -Wconversion has not it either
@@ -62,6 +62,13 @@ function(plimsoll_options target)
   if(PLIMSOLL_FUZZ)
     target_compile_options(${target} PUBLIC -fsanitize=fuzzer-no-link)
   endif()
+endfunction()
+
+# shareable(target): it can be linked into a shared object, such as the Python module. Names that nobody outside sees are called
+# and inlined as in a program.
+function(shareable target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                             VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # compile_together(target files): compiles the target's files in groups, since reading headers is half of compiling. The files'
@@ -112,6 +119,7 @@ function(plimsoll_library name)
   endif()
   add_library(plimsoll_${name} STATIC ${sources})
   plimsoll_options(plimsoll_${name})
+  shareable(plimsoll_${name})
   compile_together(plimsoll_${name} ${LIB_GROUP})
   foreach(link ${LIB_LINKS})
     if(TARGET plimsoll_${link})

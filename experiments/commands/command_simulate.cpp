@@ -166,16 +166,6 @@ int simulate_file(const SimulateArguments& arguments, const std::string& command
   return made.feasible() ? exit_fine : exit_no_result;
 }
 
-std::optional<Seconds> timeout_of(const SimulateArguments& arguments) {
-  if (arguments.timeout.empty()) return std::nullopt;
-  const Parsed<Seconds> timeout = parse_seconds(arguments.timeout);
-  if (!timeout.fine()) throw InputError(fmt::format("--timeout: {}", timeout.complaint));
-  if (!(timeout.value.value > 0)) {
-    throw InputError(fmt::format("--timeout: expected more than 0 s, found '{}'", arguments.timeout));
-  }
-  return timeout.value;
-}
-
 void add_timeout_option(CLI::App& command, std::string& timeout) {
   command
       .add_option("--timeout", timeout,
@@ -197,7 +187,7 @@ int run_simulate(const SimulateArguments& arguments, const std::string& command_
   if (front && question.within != Within::live) {
     throw InputError(fmt::format("--within {}: '--memory front' is by live bytes", words.within));
   }
-  const std::optional<Seconds> timeout = timeout_of(arguments);
+  const std::optional<Seconds> timeout = timeout_of(arguments.timeout);
   if (front && timeout) throw InputError("--timeout: with '--memory front' each search goes on until its end");
   if (front) return simulate_front(question, arguments.json);
   const auto [asked, problem, made] = answered(question, timeout);
@@ -241,17 +231,6 @@ void ask_for_pytorch(Question& question) {
   }
 }
 
-/// A plan that PyTorch could not be told is refused before it is made.
-AnsweredQuestion answered_for_pytorch(Question question) {
-  ask_for_pytorch(question);
-  PlanningWatch watch("planning with " + question.strategy.text);
-  auto [problem, budget, transform_s] = budgeted_problem_of(question);
-  refuse_early_for_pytorch(question, problem);
-  watch.aside([&of = problem] { note_times(of); });
-  Answer made = answer_within(question, problem, budget, transform_s);
-  return {std::move(question), std::move(problem), std::move(made)};
-}
-
 /// With a line on stderr; where a block does not fit, its exit code.
 int write_addresses(const std::string& file, const Problem& problem, const Answer& made,
                     const std::string& command_line) {
@@ -268,7 +247,7 @@ int write_addresses(const std::string& file, const Problem& problem, const Answe
 int run_plan(const SimulateArguments& arguments, const std::string& command_line) {
   const Question given = question_of(arguments.question, Asks::strategy);
   const bool is_for_pytorch = arguments.made_for == "pytorch";
-  const std::optional<Seconds> timeout = timeout_of(arguments);
+  const std::optional<Seconds> timeout = timeout_of(arguments.timeout);
   if (is_for_pytorch && timeout) throw InputError("--timeout: 'cluster' makes no plan for pytorch");
   const auto [question, problem, made] = is_for_pytorch ? answered_for_pytorch(given) : answered(given, timeout);
   if (!made.feasible()) {
@@ -303,6 +282,26 @@ void add_within_options(CLI::App& command, QuestionArguments& words) {
 }
 
 }  // namespace
+
+std::optional<Seconds> timeout_of(const std::string& word) {
+  if (word.empty()) return std::nullopt;
+  const Parsed<Seconds> timeout = parse_seconds(word);
+  if (!timeout.fine()) throw InputError(fmt::format("--timeout: {}", timeout.complaint));
+  if (!(timeout.value.value > 0)) {
+    throw InputError(fmt::format("--timeout: expected more than 0 s, found '{}'", word));
+  }
+  return timeout.value;
+}
+
+AnsweredQuestion answered_for_pytorch(Question question) {
+  ask_for_pytorch(question);
+  PlanningWatch watch("planning with " + question.strategy.text);
+  auto [problem, budget, transform_s] = budgeted_problem_of(question);
+  refuse_early_for_pytorch(question, problem);
+  watch.aside([&of = problem] { note_times(of); });
+  Answer made = answer_within(question, problem, budget, transform_s);
+  return {std::move(question), std::move(problem), std::move(made)};
+}
 
 void add_simulate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
   CLI::App* command =

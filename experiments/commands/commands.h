@@ -65,6 +65,12 @@ Question question_of(const QuestionArguments&, Asks);
 /// ends with the best so far; throws InputError where another strategy has a timeout.
 AnsweredQuestion answered(Question, std::optional<Seconds> timeout = {});
 
+/// The answer whose plan PyTorch runs; a plan that PyTorch could not be told is refused before it is made.
+AnsweredQuestion answered_for_pytorch(Question);
+
+/// --timeout: more than 0 s; nothing where the word is empty. Throws InputError.
+std::optional<Seconds> timeout_of(const std::string& word);
+
 /// A schedule from a file, whoever made it: judged, then simulated as one that is planned here, with what the words say
 /// of engine, allocator and transfers. Nothing where it breaks rules, which lines on stderr then name.
 std::optional<AnsweredQuestion> answered_file(const std::string& file, const QuestionArguments&);

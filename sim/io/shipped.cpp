@@ -1,5 +1,7 @@
 #include "sim/io/shipped.h"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <optional>
 #include <set>
@@ -27,6 +29,17 @@ std::optional<std::string> shipped_name(fs::path path, const ShippedFiles& files
   return path.stem().string();
 }
 
+/// The program, or the shared object that holds it, such as a module of Python; empty where the system has no /proc.
+fs::path own_file() {
+  static const char mark = 0;
+  Dl_info of{};
+  std::error_code none;
+  if (dladdr(&mark, &of) != 0 && of.dli_fname != nullptr && fs::path(of.dli_fname).extension() == ".so") {
+    return fs::canonical(of.dli_fname, none);
+  }
+  return fs::read_symlink("/proc/self/exe", none);
+}
+
 /// Whether a folder is one of shipped files: the source tree, or share/plimsoll in a prefix.
 bool holds_shipped_files(const fs::path& folder) {
   std::error_code ignored;
@@ -38,9 +51,7 @@ bool holds_shipped_files(const fs::path& folder) {
 std::vector<fs::path> data_folders() {
   std::vector<fs::path> list;
   if (const char* data = std::getenv("PLIMSOLL_DATA")) list.emplace_back(data);
-  std::error_code none;  // no /proc: PLIMSOLL_DATA only
-  for (fs::path above = fs::read_symlink("/proc/self/exe", none).parent_path(); !above.empty();
-       above = above.parent_path()) {
+  for (fs::path above = own_file().parent_path(); !above.empty(); above = above.parent_path()) {
     for (const fs::path& folder : {above, above / "share" / "plimsoll"}) {
       if (!holds_shipped_files(folder)) continue;
       list.push_back(folder);

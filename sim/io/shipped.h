@@ -15,9 +15,9 @@ struct ShippedFiles {
   std::string_view extension;  ///< `.json`
 };
 
-/// Where shipped files are, the folder to look in first at the head: what PLIMSOLL_DATA names; then, from the program's
-/// own folder upwards, the first that holds `platforms` and `traces` itself (a source tree) or in share/plimsoll (a
-/// prefix).
+/// Where shipped files are, the folder to look in first at the head: what PLIMSOLL_DATA names; then, from the folder of
+/// the program, or of the shared object that holds it, upwards, the first that holds `platforms` and `traces` itself (a
+/// source tree) or in share/plimsoll (a prefix).
 std::vector<std::filesystem::path> data_folders();
 
 /// Such a file by its path below these folders, `experiments/plot.py`; throws InputError where none has it.

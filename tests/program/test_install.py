@@ -5,6 +5,7 @@ them. That needs root, or a system that grants a namespace of one's own; elsewhe
     tests/program/test_install.py build/plimsoll
 """
 
+import glob
 import json
 import os
 import re
@@ -97,6 +98,31 @@ class Installed(unittest.TestCase):
         for script in ("traces/export_pytorch.py", "traces/plimsoll/torch/stages.py", "experiments/plot.py", "experiments/plot_validation.py"):
             self.assertTrue(os.path.isfile(os.path.join(self.shipped, script)), script)
 
+    def test_python_finds_the_package_and_all_that_it_loads(self):
+        package = glob.glob(os.path.join(self.prefix, "lib/python3*/site-packages/plimsoll"))
+        if not package or not glob.glob(os.path.join(package[0], "_core.*.so")):
+            self.skipTest("the Python module was not built")
+        code = ("import plimsoll; words = 'mlp:layers=2,width=8,batch=4,view=graph', 'ideal'\n"
+                "for strategy in ('store_all', 'checkmate'): print(plimsoll.simulate(*words, strategy)['feasible'])")
+        run = hidden(["/usr/bin/python3", "-c", code], PYTHONPATH=os.path.dirname(package[0]))
+        self.assertEqual((run.returncode, run.stdout), (0, "True\nTrue\n"), run.stderr)
+
+    @eleventh(6)
+    @unittest.skipUnless(shutil.which("c++"), "no compiler: the core was not linked")
+    def test_the_core_is_found_as_a_library(self):
+        with open(os.path.join(SOURCE, "docs/how_to/library.md"), encoding="utf-8") as file:
+            page = file.read()
+        folder, out = os.path.join(self.folder.name, "example"), os.path.join(self.folder.name, "example/out")
+        os.makedirs(folder)
+        for name, language in (("CMakeLists.txt", "cmake"), ("main.cpp", "cpp")):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(re.search(rf"```{language}\n(.*?)```", page, re.S)[1])
+        for words in (["cmake", "-B", out, "-S", folder, f"-DCMAKE_PREFIX_PATH={self.prefix}"], ["cmake", "--build", out]):
+            made = hidden(words)
+            self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        run = hidden([os.path.join(out, "example")])
+        self.assertEqual((run.returncode, run.stdout), (0, re.search(r"```text\n(.*?)```", page, re.S)[1]), run.stderr)
+
     def test_shipped_files_name_schemas_that_come_along(self):
         for name in ("platforms/h200.yaml", "traces/data/vgg16_b8_cpu.json", "experiments/papers/zero.yaml"):
             file = os.path.join(self.shipped, name)
@@ -151,6 +177,7 @@ class Packed(unittest.TestCase):
             subprocess.run(["dpkg-deb", "-x", package, os.path.join(folder, "root")], check=True)
             run = hidden([os.path.join(folder, "root/usr/bin/plimsoll"), "describe", "h200"])
             self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertTrue(os.path.isfile(os.path.join(folder, "root/usr/lib/python3/dist-packages/plimsoll/answers.py")))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,28 @@ class InstalledByPip(unittest.TestCase):
         self.assertEqual((installed.returncode, installed.stdout), (0, beside.stdout))
 
 
+class Errors(unittest.TestCase):
+    """Places of what is wrong, as the program's messages have them."""
+
+    def test_places(self):
+        spec = importlib.util.spec_from_file_location("errors", PACKAGE / "errors.py")
+        errors = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(errors)
+        for message, place in {
+                "mine.yaml:3:17: devices.gpu.memory: expected a size, found '3'": ("mine.yaml", 3, 17, "devices.gpu.memory"),
+                "/a b/mine.json:3:17: not valid JSON: no: end": ("/a b/mine.json", 3, 17, None),
+                "--memory: expected a size, found '7 GX'": (None, None, None, "memory"),
+                "--strategy:1:7: no strategy 'x': try: y": (None, 1, 7, "strategy"),
+                "--update-kernels: 'x' needs an --optimizer": (None, None, None, "update_kernels"),
+                "--within reserved: 'cluster' chooses": (None, None, None, "within"),
+                "mine.json: tensors[3].bytes: missing": ("mine.json", None, None, "tensors[3].bytes"),
+                "no file and no shipped trace is called 'x.y: z'": (None, None, None, None),
+                "a.yaml:1:2: key: first\nb.yaml:3:4: second": ("a.yaml", 1, 2, "key")}.items():
+            error = errors.InputError(message)
+            self.assertEqual(((error.file, error.line, error.column, error.key), str(error)), (place, message))
+            self.assertIsInstance(error, ValueError)
+
+
 class InTheKitForGpus(unittest.TestCase):
     """What ./dev pack-gpu takes to a machine that has none of ours (validate/gpu_pack)."""
 

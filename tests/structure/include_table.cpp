@@ -18,6 +18,7 @@ const std::vector<std::pair<std::regex, std::string>> headers{
     {std::regex(R"(^fmt/)"), "fmt"},
     {std::regex(R"(^boost/)"), "Boost"},
     {std::regex(R"(^CLI/)"), "CLI11"},
+    {std::regex(R"(^pybind11/)"), "pybind11"},
     {std::regex(R"(^google/protobuf/|\.pb\.h$)"), "protobuf"},
     {std::regex(R"(^coin/)"), "COIN-OR"},
     {std::regex(R"(^metis\.h$)"), "METIS"},
