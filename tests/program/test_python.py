@@ -166,6 +166,10 @@ class WhatGoesWrong(unittest.TestCase):
             plimsoll.simulate(question[0], question[1])
         with self.assertRaises(plimsoll.InputError):
             plimsoll.sweep({"traces": ["no such trace"], "platforms": ["ideal"], "strategies": ["rotor"], "memory": ["capacity"]})
+        for ask, key in ((lambda: plimsoll.sweep("no such file", jobs=-1), "jobs"), (lambda: plimsoll.plan(*question, made_for="tf"), "made_for")):
+            with self.assertRaises(plimsoll.InputError) as raised:
+                ask()
+            self.assertEqual(raised.exception.key, key)
         with self.assertRaises(plimsoll.InputError) as raised:
             plimsoll.fits("gpt2", "rtx_4090_pcie4", batch="many")
         self.assertEqual(raised.exception.key, "batch")

@@ -103,6 +103,8 @@ def sweep(experiment, *, jobs=1, output=None, settings=None, preset=None, resume
 
     Columns are those of results.csv and lists: numbers as NumPy arrays (NaN: null), seconds in those that end with `_s`, bytes
     in those that end with `_bytes`. Infeasible points are rows."""
+    if not (isinstance(jobs, int) and 0 <= jobs <= 4096):
+        raise errors.InputError(f"--jobs: expected a whole number from 0 to 4096, found '{jobs}'")
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(experiment, dict):
             path = os.path.join(folder, "experiment.yaml")
@@ -111,7 +113,7 @@ def sweep(experiment, *, jobs=1, output=None, settings=None, preset=None, resume
             experiment = path
         changed = [f"{key}={json.dumps(value)}" for key, value in (settings or {}).items()]
         head, arrays = _replied(*_core.sweep(os.fspath(experiment), os.fspath(output or os.path.join(folder, "results")),
-                                             int(jobs) or os.cpu_count(), changed, preset or "", bool(resume)))
+                                             jobs or os.cpu_count(), changed, preset or "", bool(resume)))
     rows = [json.loads(line) for line in arrays["rows"].tobytes().decode().splitlines()]
     if head["exit_code"] == 130:
         raise KeyboardInterrupt

@@ -47,7 +47,7 @@ def _place(message):
     option = re.match(r"--([a-z-]+)(?::(\d+):(\d+))?(?: [^:]*)?: ", line)
     if option:
         name, row, column = option.groups()
-        return None, row and int(row), column and int(column), name.replace("-", "_")
+        return None, row and int(row), column and int(column), name.replace("-", "_") if name != "for" else "made_for"
     placed = re.match(r"(.+?):(\d+):(\d+): (?:([\w.\[\]-]+): )?", line)
     if placed:
         file, row, column, key = placed.groups()
