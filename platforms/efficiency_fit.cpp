@@ -338,13 +338,6 @@ void refuse_sparse(std::span<const Measured> rows, const std::string& file) {
                   file, rows.size(), 100 * most_holes, points));
 }
 
-/// The tenth and the ninetieth of a hundred ratios measured / predicted.
-Spread spread_of(std::vector<double> ratios) {
-  std::ranges::sort(ratios);
-  const std::size_t last = ratios.size() - 1;
-  return {ratios[last / 10], ratios[last - last / 10]};
-}
-
 constexpr std::size_t held_out_of = 10, held_out_at = 3;
 
 /// Of rows of one head size: measured / predicted of those that a fit has not seen.
@@ -428,6 +421,12 @@ FittedTable fitted_collectives(const Csv& csv, const std::string& file, const Fi
 }
 
 }  // namespace
+
+Spread spread_of(std::vector<double> ratios) {
+  std::ranges::sort(ratios);
+  const std::size_t last = ratios.size() - 1;
+  return {ratios[last / 10], ratios[last - last / 10]};
+}
 
 std::vector<std::vector<double>> product_grid_sizes() {
   const std::vector<double> widths{128, 512, 1024, 2048, 4096, 8192, 16384, 65536};

@@ -13,6 +13,9 @@ namespace plimsoll {
 /// Fewer rows than this say nothing of a spread.
 inline constexpr std::size_t fewest_rows_of_spread = 100;
 
+/// The tenth and the ninetieth of a hundred ratios measured / predicted, of which there is at least one.
+Spread spread_of(std::vector<double> ratios);
+
 /// The sizes of a grid for products: 12 of m, 8 of n and of k, as far as rows reach.
 std::vector<std::vector<double>> product_grid_sizes();
 /// Likewise for products of a batch, 8 of each.

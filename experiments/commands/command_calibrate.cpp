@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <vector>
 
 #include "experiments/commands/commands.h"
 #include "experiments/measure/calibration.h"
+#include "experiments/recordings/recorded_graph.h"
 #include "experiments/study/backends.h"
 #include "experiments/study/build_name.h"
 #include "experiments/study/progress.h"
@@ -15,6 +17,7 @@
 #include "platforms/efficiency_file.h"
 #include "platforms/efficiency_fit.h"
 #include "platforms/platform_file.h"
+#include "platforms/recorded_efficiency.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
@@ -28,10 +31,11 @@ namespace {
 struct CalibrateArguments {
   BackendArguments backend;
   std::string platform, output, trace, trace_out, optimizer = "none", repetitions = "15";
+  std::vector<std::string> numbers;                                                          ///< of recordings
   std::string file, of, dtype = "bf16", kernel_floor = "2 us", source, with, grid = "thin";  ///< of tables
 };
 
-constexpr const char* table_word = "table";
+constexpr const char *table_word = "table", *recording_word = "recording";
 
 /// What the efficiencies at `with` say, and the new tables in place of theirs.
 Efficiency joined(Efficiency with, Efficiency made) {
@@ -76,6 +80,37 @@ int make_table(const CalibrateArguments& arguments) {
                            fitted.grid_points, 100 * fitted.mean_error, rooflines);
   for (const auto& [sort, spread] : fitted_spread) {
     std::cout << fmt::format("spread of {}: {:.3g} to {:.3g}, by rows held out\n", sort, spread.low, spread.high);
+  }
+  return exit_fine;
+}
+
+int make_of_recording(const CalibrateArguments& arguments) {
+  const auto needs = [](const std::string& value, const char* what) {
+    if (value.empty()) throw InputError(fmt::format("calibrate recording: needs {}", what));
+  };
+  needs(arguments.file, "a FILE of PyTorch's profiler");
+  needs(arguments.of, "--of PLATFORM, whose first device was recorded");
+  if (!arguments.with.empty()) throw InputError("--with: is for tables; a recording makes shares, no table");
+  const Platform platform = load_platform(arguments.of);
+  ImportNumbers numbers(arguments.numbers);
+  const Graph graph = read_recorded_graph(arguments.file, numbers);
+  numbers.refuse_unused();
+  const Device& device = platform.devices.front();
+  const RecordedEfficiency made =
+      recorded_efficiency(graph, device, std::filesystem::path(arguments.output).stem().string());
+  const std::string source = fmt::format(
+      "shares of {}'s peaks and bandwidth with which the kernels of the recorded step '{}' take as long as "
+      "they did on '{}', 'plimsoll calibrate recording', {}{}{}",
+      device.name, std::filesystem::path(arguments.file).filename().string(), graph.source.device, today(),
+      arguments.source.empty() ? "" : "; ", arguments.source);
+  write_text_file(arguments.output, written_efficiency(made.efficiency, source));
+  std::cout << fmt::format("{}: use it by -p '{}:efficiency={}'\n", arguments.output, arguments.of, arguments.output);
+  for (const RecordedSort& sort : made.sorts) {
+    std::cout << fmt::format("{}: {:.3g}, of {} ops in {}; a kernel is {:.0f} % off in the mean\n", sort.key,
+                             sort.share, sort.kernels, format_seconds(sort.measured), 100 * sort.mean_error);
+  }
+  if (made.others > 0) {
+    std::cout << fmt::format("no sort of their own: {} ops in {}\n", made.others, format_seconds(made.of_others));
   }
   return exit_fine;
 }
@@ -128,6 +163,8 @@ std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const P
 
 int run_calibrate(const CalibrateArguments& arguments, const std::string& command_line) {
   if (arguments.platform == table_word) return make_table(arguments);
+  if (arguments.platform == recording_word) return make_of_recording(arguments);
+  if (!arguments.numbers.empty()) throw InputError("--set: is for 'calibrate recording'");
   if (!arguments.file.empty()) {
     throw InputError(fmt::format("'{}': 'calibrate table FILE.csv' reads a file of times", arguments.file));
   }
@@ -171,8 +208,8 @@ int run_calibrate(const CalibrateArguments& arguments, const std::string& comman
 void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& command_line) {
   CLI::App* command =
       app.add_subcommand("calibrate",
-                         "measure this machine as a platform and, if asked, a network as a trace; or make a table of "
-                         "efficiencies of measured times");
+                         "measure this machine as a platform and, if asked, a network as a trace; or make "
+                         "efficiencies of measured times, or of a recorded step");
   command->footer(
       "The measured platform has the devices, capacities and links of PLATFORM; copies are slowed down to the "
       "bandwidth\nof its link. Ctrl-C keeps the files that are finished:\n  plimsoll calibrate validate/cpu_link.yaml "
@@ -182,15 +219,21 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
       "batch,sequence,heads,head_size,time_us: causal attention, forward.\n"
       "Columns operation,ranks,bytes,time_us: collectives in a node, as nccl-tests measures them.\n"
       "Shares are of the roofline of a platform's first device:\n"
-      "  plimsoll calibrate table products.csv --of h200 -o mine.yaml --source \"my H200, torch 2.6, 2026-11-27\"");
+      "  plimsoll calibrate table products.csv --of h200 -o mine.yaml --source \"my H200, torch 2.6, 2026-11-27\"\n"
+      "'calibrate recording FILE' makes efficiencies from a step on a GPU that PyTorch's profiler recorded, with "
+      "shapes:\n"
+      "a share for each sort of kernel, with which its kernels together take as long as they did:\n"
+      "  plimsoll calibrate recording step.json.gz --of h100_sxm_8 -o mine.yaml");
   auto arguments = std::make_shared<CalibrateArguments>();
   command
       ->add_option("platform", arguments->platform,
-                   "platform file with one device, one host and one link; or the word 'table'")
+                   "platform file with one device, one host and one link; or the word 'table' or 'recording'")
       ->required()
       ->type_name("PLATFORM");
-  command->add_option("file", arguments->file, "behind 'table': measured times, perhaps compressed by gzip")
-      ->type_name("FILE.csv");
+  command
+      ->add_option("file", arguments->file,
+                   "behind 'table': measured times; behind 'recording': a step; perhaps compressed by gzip")
+      ->type_name("FILE");
   add_backend_options(*command, arguments->backend);
   command
       ->add_option("-o,--output", arguments->output,
@@ -205,8 +248,11 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
   command->add_option("--repetitions", arguments->repetitions, "number of samples after one for warm-up; medians count")
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--of", arguments->of, "whose first device was measured, of a table")->type_name("PLATFORM");
-  command->add_option("--source", arguments->source, "where a table's times come from: software, date, licence")
+  command->add_option("--of", arguments->of, "whose first device was measured, of a table or recording")
+      ->type_name("PLATFORM");
+  command
+      ->add_option("--source", arguments->source,
+                   "where the times come from: software, date, licence; of a recording in addition to what it says")
       ->type_name("TEXT");
   command->add_option("--dtype", arguments->dtype, "what was computed in, as the platform's peaks have it, of a table")
       ->capture_default_str()
@@ -220,6 +266,8 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
           "sizes of a table: thin, usual ones, or full, all that were measured, with some 30 times the numbers")
       ->capture_default_str()
       ->type_name("thin|full");
+  command->add_option("--set", arguments->numbers, "number that a recording leaves open, such as step=3")
+      ->type_name("NAME=N");
   command->add_option("--with", arguments->with, "efficiencies that a table joins: a file or a shipped name")
       ->type_name("EFFICIENCY");
   command->callback([arguments, &exit_code, &command_line] { exit_code = run_calibrate(*arguments, command_line); });
