@@ -93,7 +93,7 @@ TEST_CASE("a step that ran with shares says these shares", "[efficiency]") {
   CHECK(std::pair(made.others, made.of_others.value) == std::pair(std::size_t{1}, 0.25));
   CHECK(made.efficiency.kernel_floor.value == floor_s);
   // All kernels alike: the spread of 100 and more is none.
-  CHECK(made.efficiency.spread.at("product").low == Approx(1).epsilon(1e-3));
+  CHECK(made.efficiency.spread.at("product_without_table").low == Approx(1).epsilon(1e-3));
   CHECK(!made.efficiency.spread.contains("softmax"));
   // The file says it again.
   const Efficiency read = parse_efficiency(written_efficiency(made.efficiency, "a test"), "mine.yaml");

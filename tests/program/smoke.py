@@ -169,6 +169,8 @@ class Smoke:
     def measurements(self):
         self.run(f"calibrate validate/cpu_link.yaml --backend cpu --repetitions 1 -o {{}}/mine.yaml --trace {NETWORK} "
                  "--trace-out {}/mine.json --optimizer adam")
+        self.run("calibrate recording tests/traces/foreign/kineto_gpt2_h100.json.gz --of h100_sxm_8 -o {}/recorded.yaml")
+        self.run("simulate --trace gpt2:layers=1,batch=1 --platform 'h100_sxm_8:efficiency={}/recorded.yaml' --strategy store_all")
         self.run("validate {}/measured.yaml --backend cpu -o {}/validation")
         self.run(f"train {NETWORK} --data {{}}/rows.csv --strategy 'rotor|quantize(bits=2,group=8)' --steps 3")
 
