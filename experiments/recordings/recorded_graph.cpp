@@ -19,7 +19,7 @@
 #include "sim/io/input_error.h"
 #include "sim/io/json/json_cursor.h"
 #include "traces/imports/pytorch/aten_work.h"
-#include "traces/trace_parts.h"
+#include "traces/imports/pytorch/step_draft.h"
 #include "validate/profiler/chrome_trace.h"
 
 namespace plimsoll {
@@ -106,9 +106,8 @@ void read_head(const std::filesystem::path& path, StepRecording& made) {
 
 void add_slice(StepRecording& made, const TraceSlice& slice) {
   const std::string_view category = slice.category;
-  constexpr std::string_view step = "ProfilerStep#";
-  if (slice.name.starts_with(step) && !category.starts_with("gpu_")) {
-    if (const auto number = number_behind(slice.name, step)) made.steps.push_back({*number, slice.start, slice.end()});
+  if (const auto step = profiler_step(slice.name); step && !category.starts_with("gpu_")) {
+    made.steps.push_back({*step, slice.start, slice.end()});
   } else if (is_one_of_words(category, {"cpu_op", "Operator", "user_annotation"})) {
     made.ops.push_back({slice.start, slice.end(), slice.sequence_number.value_or(-1), slice.thread,
                         made.words.number(slice.name), made.words.number(slice.shapes), made.words.number(slice.types),
@@ -199,8 +198,8 @@ class LaunchReader {
     LaunchingOp op{.date = launch.date};
     for (const std::uint32_t k : open) {
       const std::string& range = name(k);
-      if (range.starts_with("autograd::engine::evaluate_function")) op.in_backward = true;
-      if (range.starts_with("Optimizer.")) op.in_update = true;
+      if (is_backward_range(range)) op.in_backward = true;
+      if (is_update_range(range)) op.in_update = true;
       if (recording_.ops[k].sequence >= 0) op.sequence = recording_.ops[k].sequence;
       if (!range.starts_with("aten::")) continue;
       op.op = k;
@@ -228,11 +227,6 @@ class LaunchReader {
   std::map<std::uint32_t, std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>>> on_;  // by thread
   std::map<std::tuple<std::uint32_t, std::int64_t, Nanoseconds>, std::size_t> places_;
   std::vector<LaunchingOp> made_;
-};
-
-struct RecordedOperand {
-  AtenShape shape;
-  std::string dtype;  ///< empty: no tensor
 };
 
 /// `[[2, 3], [], [[4], [5]]]`; operands that are lists of tensors are passed over.
@@ -300,22 +294,6 @@ class RecordedIteration {
   using Key = std::pair<std::int64_t, std::string>;  ///< numbers and type
 
   static Key key_of(const RecordedOperand& operand) { return {element_count(operand.shape), operand.dtype}; }
-
-  TensorId tensor(std::string name, TensorKind kind, const RecordedOperand& like,
-                  std::optional<StorageId> storage = {}) {
-    double numbers = 1;
-    for (const std::int64_t n : like.shape) numbers *= static_cast<double>(n);
-    constexpr double most_together = 1e17;  // so that bytes stay below 2^62
-    sum_ += numbers;
-    if (sum_ > most_together) throw InputError("a recording with absurdly large shapes");
-    made_.tensors.push_back({.name = std::move(name),
-                             .kind = kind,
-                             .bytes = {element_count(like.shape) * element_bytes(like.dtype).value_or(1)},
-                             .storage = storage ? *storage : id_at<StorageId>(made_.storages++),
-                             .shape = like.shape,
-                             .dtype = like.dtype});
-    return id_at<TensorId>(made_.tensors.size() - 1);
-  }
 
   void count(const LaunchingOp& op) {
     auto& [kernels, time] = streams_[op.stream];
@@ -386,13 +364,13 @@ class RecordedIteration {
     const bool of_batch = operands[k].dtype.find("float") == std::string::npos || inputs_ == 0;
     if (!of_batch) return parameter(operands[k]);
     ++inputs_;
-    const TensorId t = tensor(fmt::format("input {}", inputs_), TensorKind::input, operands[k]);
+    const TensorId t = draft_.tensor(fmt::format("input {}", inputs_), TensorKind::input, operands[k]);
     values_[key].push_back(t);
     return t;
   }
 
   TensorId parameter(const RecordedOperand& like) {
-    parameters_.push_back(tensor(fmt::format("parameter {}", parameters_.size()), TensorKind::parameter, like));
+    parameters_.push_back(draft_.tensor(fmt::format("parameter {}", parameters_.size()), TensorKind::parameter, like));
     return parameters_.back();
   }
 
@@ -410,19 +388,21 @@ class RecordedIteration {
     const TensorKind made_kind = op.phase == Phase::backward ? TensorKind::gradient : TensorKind::activation;
     std::vector<RecordedOperand> results = results_of(kind, operands);
     for (std::size_t k = 0; k < results.size(); ++k) {
-      op.outputs.push_back(tensor(fmt::format("{}:{}", op.name, k), made_kind, results[k]));
+      op.outputs.push_back(draft_.tensor(fmt::format("{}:{}", op.name, k), made_kind, results[k]));
       const bool casts = kind == "copy_" && !op.inputs.empty() && made_[op.inputs[0]].kind == TensorKind::parameter;
       auto& values = op.phase == Phase::backward ? gradients_ : casts ? casts_ : values_;
       values[key_of(results[k])].push_back(op.outputs.back());
     }
     std::vector<AtenShape> shapes;
     for (const RecordedOperand& operand : operands) shapes.push_back(operand.shape);
-    std::int64_t bytes = 0;
-    for (const auto* list : {&op.inputs, &op.outputs}) {
-      for (const TensorId t : *list) bytes += made_[t].bytes.count;
-    }
-    op.bytes_moved = Bytes{bytes};
-    if (!shapes.empty() && !results.empty()) {
+    std::vector<std::int64_t> read;
+    for (const TensorId t : op.inputs) read.push_back(made_[t].bytes.count);
+    std::int64_t written = 0;
+    for (const TensorId t : op.outputs) written += made_[t].bytes.count;
+    op.bytes_moved = Bytes{aten_traffic(kind, read, written)};
+    // The shapes of operands do not say that of a convolution's result.
+    const bool is_unknown = kind.find("conv") != std::string_view::npos && !kind.ends_with("backward");
+    if (!shapes.empty() && !results.empty() && !is_unknown) {
       op.flops = aten_flops({.op = kind, .arguments = shapes, .result = results[0].shape});
     }
     if (sequence >= 0 && op.phase == Phase::forward) {
@@ -481,38 +461,25 @@ class RecordedIteration {
     const Key key = key_of(operands[0]);
     const auto fits = [&](TensorId t) {
       const RecordedOperand like{made_[t].shape, made_[t].dtype};
-      return key_of(like) == key && std::ranges::find(owned_, t) == owned_.end();
+      return key_of(like) == key && !draft_.is_owned(t);
     };
     const auto owner = std::find_if(parameters_.rbegin(), parameters_.rend(), fits);
     const auto gradients = gradients_.find(key);
     if (owner == parameters_.rend() || gradients == gradients_.end() || gradients->second.empty()) return;
     const TensorId gradient = gradients->second.back();
     gradients->second.pop_back();
-    owned_.push_back(*owner);
-    made_.tensors[gradient.index].kind = TensorKind::parameter_gradient;
-    made_.tensors[gradient.index].gradient_of = *owner;
-    owned_gradients_.push_back(gradient);
+    draft_.own(gradient, *owner);
   }
 
   /// All kernels of the optimizer as one update of what has a gradient.
   void add_update() {
     if (updates_.empty()) return;
-    Op op{.name = "Optimizer.step", .kind = "optimizer", .phase = owned_.empty() ? Phase::backward : Phase::update};
+    Op op;
     op.duration = seconds(update_);
-    std::int64_t bytes = 0;
-    for (std::size_t k = 0; k < owned_.size(); ++k) {
-      const TensorId owner = owned_[k];
-      op.inputs.insert(op.inputs.end(), {owner, owned_gradients_[k]});
-      const RecordedOperand like{made_[owner].shape, made_[owner].dtype};
-      op.outputs.push_back(tensor(made_[owner].name + " updated", TensorKind::parameter, like, made_[owner].storage));
-      op.mutates.push_back(owner);
-      bytes += 3 * made_[owner].bytes.count;
-    }
-    op.bytes_moved = Bytes{bytes};
     double kernels = 0;
     for (const LaunchingOp* each : updates_) kernels += each->kernels;
     op.kernels = kernels;
-    made_.ops.push_back(std::move(op));
+    draft_.add_update(std::move(op), {});
   }
 
   void write_source(StepWindow step) {
@@ -528,7 +495,7 @@ class RecordedIteration {
                        "made with as many numbers of the type, of the forward operator of the same sequence "
                        "number first; results, saved values and parameters by kind and shapes");
     notes.emplace_back("gradients", fmt::format("{} of {} accumulated gradients found a parameter of their size",
-                                                owned_.size(), accumulated_));
+                                                draft_.owned(), accumulated_));
     std::string left_out = fmt::format(
         "idle time and overlap of streams: ops run one after the other; {} operands of the "
         "backward and {} ops without shapes; memory events, workspaces",
@@ -542,11 +509,11 @@ class RecordedIteration {
 
   const StepRecording& recording_;
   std::vector<LaunchingOp> launched_;
-  Graph made_;
-  double sum_ = 0;
+  RecordedDraft draft_;
+  Graph& made_ = draft_.graph;
   std::map<Key, std::vector<TensorId>> values_, gradients_, casts_;
   std::unordered_map<std::int64_t, std::vector<TensorId>> saved_;  // by sequence number of the forward
-  std::vector<TensorId> parameters_, owned_, owned_gradients_;
+  std::vector<TensorId> parameters_;
   std::vector<const LaunchingOp*> updates_;
   Nanoseconds update_ = 0;
   std::map<std::int64_t, std::pair<std::size_t, Nanoseconds>> streams_;
@@ -554,14 +521,13 @@ class RecordedIteration {
 };
 
 StepWindow chosen_step(const StepRecording& recording, const std::string& file, ImportNumbers& numbers) {
-  if (recording.steps.empty()) {
-    return {-1, std::numeric_limits<Nanoseconds>::min(), std::numeric_limits<Nanoseconds>::max()};
-  }
-  const std::optional<std::int64_t> asked = numbers.asked("step");
-  if (!asked) return *std::ranges::max_element(recording.steps, {}, &StepWindow::start);
-  const auto place = std::ranges::find(recording.steps, *asked, &StepWindow::number);
-  if (place != recording.steps.end()) return *place;
-  throw InputError(located(file, {}, "step", fmt::format("the recording has no ProfilerStep#{}", *asked)));
+  std::vector<StepWindow> steps = recording.steps;
+  std::ranges::sort(steps, {}, &StepWindow::start);
+  std::vector<std::int64_t> found;
+  for (const StepWindow& step : steps) found.push_back(step.number);
+  const std::optional<std::size_t> which = chosen_step(found, file, numbers);
+  if (which) return steps[*which];
+  return {-1, std::numeric_limits<Nanoseconds>::min(), std::numeric_limits<Nanoseconds>::max()};
 }
 
 }  // namespace
@@ -582,11 +548,7 @@ Graph read_recorded_graph(const std::filesystem::path& path, ImportNumbers& numb
                              "operators without shapes, of which no tensors follow, expected a recording with "
                              "record_shapes=True"));
   }
-  Graph graph = RecordedIteration(recording, std::move(launched)).graph(path.stem().string(), step);
-  JsonDocument document("{}", path.string());
-  check_graph(document, graph);
-  document.throw_if_any();
-  return graph;
+  return checked(RecordedIteration(recording, std::move(launched)).graph(path.stem().string(), step), path);
 }
 
 }  // namespace plimsoll

@@ -30,6 +30,8 @@ constexpr std::array element_types{
 };
 
 const ElementType* element_type(std::string_view word) {
+  if (word == "long") word = "int64";  // as of PyTorch 2.1
+  if (word == "short") word = "int16";
   const auto found = std::ranges::find_if(
       element_types, [&](const ElementType& t) { return word == t.brief || word == t.full || word == t.cpp; });
   return found == element_types.end() ? nullptr : &*found;
@@ -45,8 +47,11 @@ constexpr std::array<std::string_view, 32> views{
 constexpr std::array<std::string_view, 5> allocations{"empty", "empty_like", "new_empty", "empty_strided",
                                                       "new_empty_strided"};
 constexpr std::array<std::string_view, 3> lookups{"embedding", "index_select", "gather"};
-constexpr std::array<std::string_view, 8> heavy_words{
-    "rnn", "lstm", "gru", "attention", "cudnn_convolution", "linear", "scaled_mm", "grouped_mm"};
+constexpr std::array<std::string_view, 8> convolutions{
+    "convolution",        "_convolution",         "cudnn_convolution", "mkldnn_convolution",
+    "miopen_convolution", "_slow_conv2d_forward", "thnn_conv2d",       "_conv_depthwise2d"};
+constexpr std::array<std::string_view, 10> heavy_words{"rnn",    "lstm",   "gru",    "attention", "convolution",
+                                                       "conv2d", "conv3d", "linear", "scaled_mm", "grouped_mm"};
 
 bool is_among(std::string_view word, const auto& words) {
   return std::ranges::find(words, word) != words.end();
@@ -62,7 +67,7 @@ class AtenWork {
     if (op == "addmm" || op == "baddbmm" || op == "addbmm") return product(1, 2);
     if (op == "mv" || op == "dot") return has(0) ? std::optional(2 * count(0)) : std::nullopt;
     if (op == "addmv") return has(1) ? std::optional(2 * count(1)) : std::nullopt;
-    if (op == "convolution" || op == "_convolution") return convolution(call_.result, 1, 0);
+    if (is_among(op, convolutions)) return convolution(call_.result, 1, 0);
     if (op == "convolution_backward") return convolution_backward();
     if (op.find("scaled_dot_product") != std::string_view::npos) return attention();
     const bool is_heavy =
@@ -135,6 +140,14 @@ bool reads_no_numbers(std::string_view op) {
 
 bool is_aten_lookup(std::string_view op) {
   return is_among(op, lookups);
+}
+
+std::int64_t aten_traffic(std::string_view op, std::span<const std::int64_t> read, std::int64_t written) {
+  std::int64_t bytes = written;
+  for (std::size_t k = 0; k < read.size(); ++k) {
+    bytes += k == 0 && is_aten_lookup(op) ? std::min(read[k], written) : read[k];
+  }
+  return bytes;
 }
 
 std::optional<Flops> aten_flops(const AtenCall& call) {

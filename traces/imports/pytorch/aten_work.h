@@ -33,6 +33,9 @@ bool reads_no_numbers(std::string_view op);
 /// Whether only the rows that are returned are read of the first argument.
 bool is_aten_lookup(std::string_view op);
 
+/// Bytes that an op moves: of each operand what it reads, of a table (`is_aten_lookup`) as much as it writes.
+std::int64_t aten_traffic(std::string_view op, std::span<const std::int64_t> read, std::int64_t written);
+
 /// An op with what its work depends on. Arguments that are no tensors have no shape.
 struct AtenCall {
   std::string_view op;  ///< `addmm`, without namespace and overload

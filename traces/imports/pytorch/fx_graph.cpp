@@ -16,7 +16,7 @@
 #include "sim/io/text_file.h"
 #include "traces/imports/pytorch/aten_work.h"
 #include "traces/imports/pytorch/fx_text.h"
-#include "traces/trace_parts.h"
+#include "traces/imports/pytorch/step_draft.h"
 
 namespace plimsoll {
 namespace {
@@ -57,7 +57,7 @@ class FxLowering {
     if (backward_ != nullptr) lower(*backward_);
     mark_gradients();
     complaints_.throw_if_any();
-    mark_saved();
+    mark_saved(made_);
     write_source();
     return std::move(made_);
   }
@@ -350,14 +350,12 @@ class FxLowering {
     op.flops = Flops{0};
     op.bytes_moved = Bytes{};
     if (is_view) return;
-    std::int64_t written = 0, bytes = 0;
+    std::int64_t written = 0;
+    std::vector<std::int64_t> bytes;
     for (const TensorId t : op.outputs) written += traffic(t);
-    for (std::size_t k = 0; k < read.size(); ++k) {
-      const std::int64_t one = traffic(read[k].first);
-      bytes += k == 0 && is_aten_lookup(word) ? std::min(one, written) : one;
-    }
+    for (const auto& [t, node_read] : read) bytes.push_back(traffic(t));
     if (word.starts_with("empty") || word.starts_with("new_empty")) written = 0;
-    op.bytes_moved = Bytes{bytes + written};
+    op.bytes_moved = Bytes{aten_traffic(word, bytes, written)};
     op.flops = flops_of(op, node, word);
     if (name_space(node.target) == "_c10d_functional") ++collectives_;
   }
@@ -421,21 +419,6 @@ class FxLowering {
     return made;
   }
 
-  void mark_saved() {
-    std::vector<bool> in_forward(made_.storages, false), in_backward(made_.storages, false);
-    for (const Op& op : made_.ops) {
-      for (const TensorId t : op.inputs)
-        (is_backward(op.phase) ? in_backward : in_forward)[made_[t].storage.index] = true;
-    }
-    for (Op& op : made_.ops) {
-      if (is_backward(op.phase)) continue;
-      for (const TensorId t : op.outputs) {
-        const std::uint32_t storage = made_[t].storage.index;
-        if (in_backward[storage] && !in_forward[storage]) op.saved.push_back(t);
-      }
-    }
-  }
-
   void write_source() {
     auto& notes = made_.source.notes;
     const auto most = std::ranges::max_element(flops_by_dtype_, {}, [](const auto& each) { return each.second; });
@@ -483,10 +466,7 @@ Graph parse_fx_graph(const std::string& text, const std::string& file_name) {
   Complaints complaints(file_name, text);
   const std::vector<FxGraph> graphs = parse_fx_text(text, complaints);
   Graph graph = FxLowering(text, complaints).graph(graphs, std::filesystem::path(file_name).stem().string());
-  JsonDocument document("{}", file_name);
-  check_graph(document, graph);
-  document.throw_if_any();
-  return graph;
+  return checked(std::move(graph), file_name);
 }
 
 Graph read_fx(const std::filesystem::path& path, ImportNumbers& numbers) {
