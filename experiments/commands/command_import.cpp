@@ -13,6 +13,7 @@
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/pipelining/order_file.h"
+#include "traces/imports/chakra/chakra_graph.h"
 #include "traces/imports/checkmate_graph.h"
 #include "traces/imports/dnn_partitioning.h"
 #include "traces/imports/dot_graph.h"
@@ -23,6 +24,7 @@
 #include "traces/imports/pardnn_dag.h"
 #include "traces/imports/pipedream_profile.h"
 #include "traces/imports/piper_graph.h"
+#include "traces/imports/pytorch/execution_graph.h"
 #include "traces/imports/pytorch/fx_graph.h"
 #include "traces/imports/sapp_layers.h"
 #include "traces/layer_table.h"
@@ -62,6 +64,9 @@ constexpr std::array importers{
              [](const std::string& file) { return read_piper_graph(file); }},
     Importer{"kineto", [](const std::string& file,
                           ImportNumbers& numbers) { return Imported{read_recorded_graph(file, numbers)}; }},
+    Importer{"pytorch-et", [](const std::string& file,
+                              ImportNumbers& numbers) { return Imported{read_execution_graph(file, numbers)}; }},
+    Importer{"chakra", [](const std::string& file, ImportNumbers&) { return Imported{read_chakra_graph(file)}; }},
     Importer{"onnx",
              [](const std::string& file, ImportNumbers& numbers) { return Imported{read_onnx(file, numbers)}; }},
     Importer{"fx", [](const std::string& file, ImportNumbers& numbers) { return Imported{read_fx(file, numbers)}; }},
@@ -181,7 +186,8 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
           "dtr-log (log of DTR's simulator simrd), pardnn-dag (lines of ops, then of edges), dot (Graphviz:\n"
           "nodes with times and sizes), pipedream (graph.txt), dnn-partitioning, piper, sapp (JSON of these\n"
           "planners), fx (graphs that torch.compile prints, or lists of their operators with measured times),\n"
-          "onnx (a model; its backward is derived), kineto (a step that PyTorch's profiler has recorded on a GPU), "
+          "onnx (a model; its backward is derived), kineto (a step that PyTorch's profiler has recorded on a GPU),\n"
+          "pytorch-et (an execution trace of PyTorch), chakra (an execution trace of Chakra: .et or JSON),\n"
           "pipeline-csv (order of a pipeline's turns), "
           "memory-snapshot (pickle of\n"
           "torch.cuda.memory._snapshot()): tells which allocators reserve as much")
@@ -203,7 +209,8 @@ void add_import_command(CLI::App& app, int& exit_code, const std::string& comman
   command
       ->add_option("--set", arguments->numbers,
                    "of a trace: a number that the file leaves open (fx: layers=24, how often a list's layer comes;\n"
-                   "onnx: batch=8, an axis that has a name; kineto: step=N, which ProfilerStep; else the last)")
+                   "onnx: batch=8, an axis that has a name; kineto and\n"
+                   "pytorch-et: step=N, which ProfilerStep; else the last)")
       ->type_name("KEY=N");
   command
       ->add_option("--allocator", arguments->allocator, "memory-snapshot: one more allocator to try, as in 'simulate'")

@@ -61,7 +61,7 @@ class Message {
 
 /// The numbers of the schema.
 enum class NodeType : std::uint64_t { load = 2, store = 3, compute = 4, send = 5, receive = 6, collective = 7 };
-constexpr std::uint32_t int64_value = 9, uint64_value = 13, bool_value = 27, string_value = 29;
+constexpr std::uint32_t int64_value = 9, uint64_value = 13, bool_value = 27, string_value = 29, strings_value = 30;
 
 class Attributes {
  public:
@@ -71,6 +71,12 @@ class Attributes {
   }
   Attributes& add(std::string_view name, std::string_view value) {
     each_.push_back(Message().text(1, name).text(string_value, value));
+    return *this;
+  }
+  Attributes& add(std::string_view name, const std::vector<std::string>& values) {
+    Message list;
+    for (const std::string& value : values) list.text(1, value);
+    each_.push_back(Message().text(1, name).text(strings_value, list.bytes()));
     return *this;
   }
   void write(Message& to, std::uint32_t field) const {
@@ -281,8 +287,51 @@ class ChakraWriter {
       if (op.bytes_moved) {
         node.attributes.add("tensor_size", uint64_value, static_cast<std::uint64_t>(op.bytes_moved->count));
       }
+      node.attributes.add("phase", written(op.phase)).add("op_kind", op.kind);
+      node.attributes.add("workspace_bytes", uint64_value, static_cast<std::uint64_t>(step.workspace.count));
     }
+    add_tensors(node, step);
     return node;
+  }
+
+  /// Lists of names and bytes in turn, as STAGE writes them, and of kinds and owners.
+  void add_tensors(ChakraNode& node, const Step& step) const {
+    std::vector<std::string> inputs, input_kinds, outputs, output_kinds, owners;
+    const auto kind_of = [&](BufferId b) { return problem_.graph[schedule_[b].tensor].kind; };
+    const auto list = [&](BufferId b, std::vector<std::string>& tensors, std::vector<std::string>& kinds) {
+      tensors.push_back(name_of(schedule_[b]));
+      tensors.push_back(std::to_string(schedule_[b].bytes.count));
+      kinds.emplace_back(written(kind_of(b)));
+    };
+    const auto needs = [&](BufferId b) {
+      if (std::ranges::find(inputs, name_of(schedule_[b])) == inputs.end()) list(b, inputs, input_kinds);
+    };
+    for (const BufferId b : schedule_.buffers_in(step.reads)) list(b, inputs, input_kinds);
+    for (const BufferId b : schedule_.buffers_in(step.writes)) {
+      if (kind_of(b) != TensorKind::parameter_gradient) needs(b);
+    }
+    for (const Slice slice : {step.allocates, step.writes}) {
+      for (const BufferId b : schedule_.buffers_in(slice)) {
+        const bool appears = slice.first == step.allocates.first && is_given(kind_of(b));
+        if (appears) needs(b);  // an input of the network
+        if (appears && step.op != no_op) continue;
+        list(b, outputs, output_kinds);
+        const std::optional<TensorId>& owner = problem_.graph[schedule_[b].tensor].gradient_of;
+        owners.push_back(owner ? problem_.graph[*owner].name : "");
+      }
+    }
+    node.attributes.add("inputs", inputs).add("outputs", outputs);
+    node.attributes.add("input_kinds", input_kinds).add("output_kinds", output_kinds).add("gradient_of", owners);
+  }
+
+  /// The tensor's, with the micro-batch and the replica after the first, and where it is not a device's.
+  std::string name_of(const Buffer& buffer) const {
+    std::string name = problem_.graph[buffer.tensor].name;
+    if (buffer.micro_batch > 0) name += fmt::format(" of micro-batch {}", buffer.micro_batch);
+    if (buffer.replica > 0) name += fmt::format(" of replica {}", buffer.replica);
+    const bool is_home = std::ranges::any_of(problem_.platform.devices,
+                                             [&](const auto& device) { return device.memory == buffer.memory; });
+    return is_home ? name : name + " in " + problem_.platform[buffer.memory].name;
   }
 
   void collective(ChakraNode& node, const Op& op, const OpCollective& of) const {

@@ -20,8 +20,9 @@ struct ChakraFile {
 /// Of every rank that computes; a device of a mesh stands for as many ranks. Steps are COMP, MEM_STORE and MEM_LOAD
 /// (copies to and from hosts), COMM_SEND and COMM_RECV (between ranks) and COMM_COLL. ctrl_deps are the step before on
 /// the stream, data_deps what a step waits for; where that is on another rank, a pair of messages without bytes. Dates
-/// are whole microseconds, as the format has them, and attributes `start_ns`, `duration_ns`. Throws InputError for what
-/// the format has no name for.
+/// are whole microseconds, as the format has them, and attributes `start_ns`, `duration_ns`. Attributes `inputs` and
+/// `outputs` list tensors as STAGE does, and others what `import chakra` needs to make the graph again. Throws
+/// InputError for what the format has no name for.
 std::vector<ChakraFile> chakra_files(const Problem&, const Schedule&, const Timeline&, std::string_view made_by);
 
 }  // namespace plimsoll

@@ -70,7 +70,8 @@ TEST_CASE("import writes a trace that reads back and says where it comes from", 
           import_with({"import", "dtr", log, "-o", trace});
         }) ==
         "import: unknown format 'dtr', expected checkmate-graph, dtr-log, pardnn-dag, dot, pipedream, "
-        "dnn-partitioning, sapp, piper, kineto, onnx, fx, pipeline-csv or memory-snapshot; did you mean 'dtr-log'?");
+        "dnn-partitioning, sapp, piper, kineto, pytorch-et, chakra, onnx, fx, pipeline-csv or "
+        "memory-snapshot; did you mean 'dtr-log'?");
   std::filesystem::remove(log);
   std::filesystem::remove(trace);
 }

@@ -166,6 +166,30 @@ KINETO = """{"traceEvents": [
   {"ph": "C", "name": "memory", "ts": 150, "args": {"live": 40}}]}
 """
 
+EXECUTION = """{"schema": "1.1.0-chakra.0.0.4", "nodes": [
+  {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, "attrs": [{"name": "scope", "type": "uint64", "value": 7}]},
+  {"id": 2, "name": "aten::mm", "ctrl_deps": 1, "inputs": {"values": [[3, 4, 0, 8, 4, "cuda:0"], [5, 6, 0, 4, 4, "cuda:0"]],
+   "shapes": [[4, 2], [2, 2]], "types": ["Tensor(float)", "Tensor(float)"]},
+   "outputs": {"values": [[7, 8, 0, 8, 4, "cuda:0"]], "shapes": [[4, 2]], "types": ["Tensor(float)"]},
+   "attrs": [{"name": "seq_id", "type": "int64", "value": 1}, {"name": "op_schema", "type": "string", "value": "aten::mm(Tensor self, Tensor mat2) -> Tensor"}]},
+  {"id": 9, "name": "gemm", "ctrl_deps": 2, "cat": "kernel", "exclusive_dur": 3, "stream": 7},
+  {"id": 10, "name": "autograd::engine::evaluate_function: MmBackward0", "ctrl_deps": 1},
+  {"id": 11, "name": "aten::mm", "ctrl_deps": 10, "inputs": {"values": [[12, 4, 0, 8, 4, "cuda:0"], [7, 8, 0, 8, 4, "cuda:0"]],
+   "shapes": [[2, 4], [4, 2]], "types": ["Tensor(float)", "Tensor(float)"]},
+   "outputs": {"values": [[13, 14, 0, 4, 4, "cuda:0"]], "shapes": [[2, 2]], "types": ["Tensor(float)"]}},
+  {"id": 15, "name": "torch::autograd::AccumulateGrad", "ctrl_deps": 10, "inputs": {"values": [[13, 14, 0, 4, 4, "cuda:0"]],
+   "shapes": [[2, 2]], "types": ["Tensor(float)"]}},
+  {"id": 16, "name": "Optimizer.step#SGD.step", "ctrl_deps": 1, "attrs": [{"name": "scope", "type": "uint64", "value": 7}]},
+  {"id": 17, "name": "aten::add_", "ctrl_deps": 16, "inputs": {"values": [[5, 6, 0, 4, 4, "cuda:0"], [13, 14, 0, 4, 4, "cuda:0"]],
+   "shapes": [[2, 2], [2, 2]], "types": ["Tensor(float)", "Tensor(float)"]}}]}
+"""
+
+FEEDER = """{"workload_graph": [
+  {"Id": 1, "Name": "load", "NodeType": 4, "runtime": 9, "data_deps": [], "is_cpu_op": true},
+  {"Id": 2, "Name": "gemm", "NodeType": 4, "runtime": 30, "data_deps": [1], "is_cpu_op": false},
+  {"Id": 3, "Name": "reduce", "NodeType": 7, "runtime": 12, "data_deps": [2], "is_cpu_op": false, "comm_type": 0, "comm_size": 400}]}
+"""
+
 NETWORK = "mlp:layers=2,width=8,batch=4"
 
 ROWS = """# a label and the 8 numbers that the network reads of a row
@@ -278,6 +302,8 @@ READERS = [
     Reader("printed torch.fx graph", ["tests/traces/foreign/mlp_aot_graphs.txt", "tests/traces/foreign/mlp_joint_graph.txt"], mutations.mutated_lines,
            ["import fx {file} -o {folder}/trace.json"]),
     Reader("recorded step", ["{made}/kineto.json"], mutations.mutated_json, ["import kineto {file} -o {folder}/trace.json"]),
+    Reader("execution trace", ["{made}/execution.json"], mutations.mutated_json, ["import pytorch-et {file} -o {folder}/trace.json"]),
+    Reader("Chakra's JSON", ["{made}/feeder.json"], mutations.mutated_json, ["import chakra {file} -o {folder}/trace.json"]),
     Reader("list of operators", ["tests/traces/foreign/two_layers.csv"], mutations.mutated_lines,
            ["import fx {file} --set layers=3 -o {folder}/trace.json"]),
     Reader("DOT graph", ["{made}/net.dot"], mutations.mutated_lines, ["import dot {file} -o {folder}/trace.json"]),
@@ -337,7 +363,7 @@ def prepare(program, made):
     """Files to start from, those that the program itself makes included."""
     for name, text in (("machine.yaml", MACHINE), ("small.yaml", EXPERIMENT), ("swept.yaml", SWEPT), ("validation.yaml", VALIDATION), ("checkmate.json", CHECKMATE), ("dtr.log", DTR_LOG),
                        ("pardnn.dag", PARDNN_DAG), ("net.dot", DOT), ("profile.txt", PROFILE), ("placement.json", PLACEMENT), ("piper.json", PIPER), ("sapp.json", SAPP), ("splits.json", SPLITS), ("runs.yaml", MEASURED_RUNS),
-                       ("kineto.json", KINETO), ("rows.csv", ROWS)):
+                       ("kineto.json", KINETO), ("execution.json", EXECUTION), ("feeder.json", FEEDER), ("rows.csv", ROWS)):
         with open(os.path.join(made, name), "w", encoding="utf-8") as file:
             file.write(text)
     for command in MADE:

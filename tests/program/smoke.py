@@ -82,6 +82,8 @@ class Smoke:
         self.run("import dot {}/net.dot -o {}/imported.json")
         self.run("import fx tests/traces/foreign/mlp_aot_graphs.txt -o {}/imported.json")
         self.run("import onnx tests/traces/foreign/cnn.onnx --set batch=2 -o {}/imported.json")
+        self.run("import pytorch-et tests/traces/foreign/execution_mlp_torch113.json.gz -o {}/imported.json")
+        self.run("import chakra {}/chakra.0.et -o {}/imported.json")
         self.run("import kineto tests/traces/foreign/kineto_gpt2_h100.json.gz -o {}/imported.json")
         self.run("import fx tests/traces/foreign/two_layers.csv --set layers=3 -o {}/imported.json")
         self.run(f"export pipeline-csv --trace {CHAIN} --platform h100_sxm_8 --strategy '1f1b(stages=2)' --micro-batches 4 -o {{}}/order.csv")
