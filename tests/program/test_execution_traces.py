@@ -249,7 +249,7 @@ class PyTorch(Traces):
 
     @unittest.skipUnless(SHARED, "PLIMSOLL_SHARED is not set: no public file is compared")
     def test_public_files_have_the_parameters_of_their_models(self):
-        folder = os.path.join(SHARED, "pytorch_et")
+        folder = os.path.join(SHARED, "data/pytorch_et")
         for name, parameters, gradients in (("resnet_et.json.gz", 25_557_032, 161), ("resnet_2gpu_et.json.gz", 25_557_032, 161),
                                             ("torch113_cpu_resnet18_eg.json.gz", 11_689_512, 62), ("linear_et.json.gz", 21 * (1024 * 1024 + 1024), 42)):
             trace = self.imported("pytorch-et", os.path.join(folder, name))
@@ -344,7 +344,7 @@ class Chakra(Traces):
 
     @unittest.skipUnless(SHARED, "PLIMSOLL_SHARED is not set: no public file is compared")
     def test_public_files_have_the_totals_of_a_second_reader(self):
-        folder = os.path.join(SHARED, "chakra")
+        folder = os.path.join(SHARED, "data/chakra")
         for archive, member in (("feeder_tests_trace.tar.gz", "tests/data/chakra.0.et"), ("json_trace.tar.gz", "jsonData/chakra.0.json")):
             with tarfile.open(os.path.join(folder, archive)) as files, open(self.path(os.path.basename(member)), "wb") as made:
                 made.write(files.extractfile(member).read())
