@@ -27,7 +27,7 @@ void add_export_command(CLI::App&, int& exit_code, const std::string& command_li
 void add_import_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_replay_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_replay_log_command(CLI::App&, int& exit_code);
-void add_reproduce_command(CLI::App&, int& exit_code);
+void add_reproduce_command(CLI::App&, int& exit_code, const std::string& command_line);
 void add_report_command(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_splits_command(CLI::App&, int& exit_code);
 void add_stages_command(CLI::App&, int& exit_code);

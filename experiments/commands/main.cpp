@@ -160,7 +160,7 @@ int run_command(int argc, char** argv) {
   add_train_command(app, exit_code);
   add_calibrate_command(app, exit_code, command_line);
   add_validate_command(app, exit_code, command_line);
-  add_reproduce_command(app, exit_code);
+  add_reproduce_command(app, exit_code, command_line);
   add_compare_command(app, exit_code, command_line);
   add_import_command(app, exit_code, command_line);
   add_export_command(app, exit_code, command_line);

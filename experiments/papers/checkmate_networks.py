@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checkmate's seven networks: every graph method at 0.9, 0.8, 0.6 and 0.5 of the peak, as the tables of docs/papers.md.
+"""Checkmate's seven networks: every graph method at 0.9, 0.8, 0.6 and 0.5 of the peak, as the tables of docs/papers/checkmate.md.
 
     experiments/papers/checkmate_networks.py GRAPHS build/plimsoll out/checkmate_networks
     experiments/papers/checkmate_networks.py GRAPHS build/plimsoll out/checkmate_networks --proven

@@ -16,7 +16,7 @@ struct Published {
 };
 
 // Qi et al. 2024, arXiv version: the table's rows 16/48, 24/72 and 32/96, and their figures by limits of memory.
-// `interleaved` is with the dependency that the published program leaves out (docs/papers.md).
+// `interleaved` is with the dependency that the published program leaves out (docs/papers).
 constexpr Published zero_bubble[] = {
     {"1f1b", {.2668, .2699, .2676}},
     {"interleaved", {.1549, .1566, .1549}},
@@ -58,7 +58,7 @@ TEST_CASE("zero bubble's experiment gives the published idle shares, in seconds 
 
 // Qi et al. 2024, "Pipeline parallelism with controllable memory": parts kept on 4, 8 and 16 devices with 3
 // micro-batches each, and how much longer than 6 m the longest of 8 devices takes; v_min is one shorter than published
-// (docs/papers.md).
+// (docs/papers).
 TEST_CASE("controllable memory's experiment gives the published memory and idle time", "[papers]") {
   struct Pattern {
     const char* strategy;
