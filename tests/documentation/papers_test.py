@@ -104,24 +104,21 @@ class Records:
         return found[0]
 
     def value(self, row, points):
-        words = set(re.findall(r"[a-z_][a-z_0-9]*(?:\.[a-z_0-9]+)*", row["ours"])) - {"mean", "least", "largest"}
-
-        def names(at):
-            """By name the number at a budget; None: the row's own."""
-            numbers = {}
-            for word in words:
-                head, _, field = word.partition(".")
-                keys = {**row, **points[head]} if head in points else row
-                fixed = at is None or (head in points and {"memory", "budget"} & set(points[head]))
-                record = self.one(keys) if fixed else next(each for each in self.chosen(keys) if each["memory_budget_bytes"] == at)
-                for step in (field if head in points else word).split("."):
-                    record = record[step]
-                numbers[word.replace(".", "__")] = record
-            return numbers
+        def number(word, at):
+            """The number of a name at a budget; None: at the row's own."""
+            head, _, field = word.partition(".")
+            keys = {**row, **points[head]} if head in points else row
+            fixed = at is None or (head in points and {"memory", "budget"} & set(points[head]))
+            found = self.one(keys) if fixed else next(record for record in self.chosen(keys) if record["memory_budget_bytes"] == at)
+            for step in (field if head in points else word).split("."):
+                found = found[step]
+            return found
 
         def asked(text, at):
+            """Python's own value of a text without mean and its like."""
+            named = re.sub(r"(?<![\w.])[a-z_]\w*(?:\.[a-z_]\w*)*", lambda word: repr(number(word[0], at)), text)
             try:
-                return eval(re.sub(r"(?<=[a-z_0-9])\.(?=[a-z])", "__", text), {}, names(at))  # pylint: disable=eval-used
+                return eval(named)  # pylint: disable=eval-used
             except (TypeError, ZeroDivisionError):  # a number is missing
                 return None
 
@@ -131,13 +128,11 @@ class Records:
             parts = re.split(r", (?![^(]*\))", inner[:-1])
             taken = []
             for record in self.chosen(row):
-                at = record["memory_budget_bytes"]
-                number = asked(parts[0], at)
-                if number is not None and (len(parts) == 1 or asked(parts[1], at)):
-                    taken.append(number)
+                of_budget = asked(parts[0], record["memory_budget_bytes"])
+                if of_budget is not None and (len(parts) == 1 or asked(parts[1], record["memory_budget_bytes"])):
+                    taken.append(of_budget)
             of = {"mean": lambda all_of: sum(all_of) / len(all_of), "least": min, "largest": max}[function](taken)
             whole = whole.replace(aggregate, repr(of))
-        words = set(re.findall(r"[a-z_][a-z_0-9]*(?:\.[a-z_0-9]+)*", re.sub(r"\d[\d.]*e[-+]?\d+", "", whole)))
         return asked(whole, None)
 
 
@@ -221,53 +216,59 @@ class MadeUp(unittest.TestCase):
             done = reproduce(name, *words, code=code, data=folder)
             return (done.stdout or done.stderr).replace(str(home) + "/", "")
 
-    def row(self, ours, says, code=0):
-        return json.loads(self.said(self.HEAD + self.ROW % (ours, says), code, words=("--json",)))["rows"][0]
+    POINTS = "    points: {plain: {strategy: store_all, budget: last}, same: {strategy: chen_sqrt}}\n"
+
+    def rows(self, asked, code=0):
+        """The rows of one run: pairs of `ours` and of what else they say."""
+        text = self.HEAD.replace("    where: t\n", "    where: t\n" + self.POINTS)
+        text += "".join(f"      - {{name: r{at}, strategy: store_all, ours: '{ours}', {says}}}\n" for at, (ours, says) in enumerate(asked))
+        return json.loads(self.said(text, code, words=("--json",)))["rows"]
 
     def test_verdicts(self):
-        plain = self.row("makespan_s", "recorded: 1, recorded_within: 1000000")["ours"]
-        for says, code, verdict, difference in (
-                (f"published: {plain}, within: 0", 0, "agrees", 0),
-                (f"published: {plain / 1.02}, within: 2.1 %", 0, "agrees", 0.02),
-                (f"published: {plain / 1.02}, within: 1.9 %", 1, "off", 0.02),
-                (f"published: {plain + 0.5}, within: 0.51", 0, "agrees", -0.5 / (plain + 0.5)),
-                (f"published: {plain + 0.5}, within: 0.24", 1, "off", -0.5 / (plain + 0.5)),
-                (f"published: {plain + 0.25}, within: 0.24", 1, "off", -0.25 / (plain + 0.25)),
-                (f"published: {plain * 2}, why_not: w", 0, "differs", -0.5),
-                (f"published: {plain * 2}, why_not: w, recorded: {plain}", 0, "differs", -0.5),
-                (f"published: {plain * 2}, why_not: w, recorded: {plain * 1.002}", 1, "off", -0.5),
-                (f"published: {plain}, within: 0, recorded: {plain * 1.002}", 1, "off", 0),
-                (f"recorded: {plain * 1.0009}", 0, "as recorded", 1 / 1.0009 - 1),
-                (f"recorded: {plain * 1.0011}", 1, "off", 1 / 1.0011 - 1)):
-            row = self.row("makespan_s", says, code)
+        (plain,) = self.rows([("makespan_s", "recorded: 1, recorded_within: 1000000")])
+        plain = plain["ours"]
+        fine = ((f"published: {plain}, within: 0", "agrees", 0),
+                (f"published: {plain / 1.02}, within: 2.1 %", "agrees", 0.02),
+                (f"published: {plain + 0.5}, within: 0.51", "agrees", -0.5 / (plain + 0.5)),
+                (f"published: {plain * 2}, why_not: w", "differs", -0.5),
+                (f"published: {plain * 2}, why_not: w, recorded: {plain}", "differs", -0.5),
+                (f"recorded: {plain * 1.0009}", "as recorded", 1 / 1.0009 - 1))
+        wrong = ((f"published: {plain / 1.02}, within: 1.9 %", "off", 0.02),
+                 (f"published: {plain + 0.5}, within: 0.49", "off", -0.5 / (plain + 0.5)),
+                 (f"published: {plain * 2}, why_not: w, recorded: {plain * 1.002}", "off", -0.5),
+                 (f"published: {plain}, within: 0, recorded: {plain * 1.002}", "off", 0),
+                 (f"recorded: {plain * 1.0011}", "off", 1 / 1.0011 - 1))
+        found = self.rows([("makespan_s", says) for says, _, _ in fine]) + self.rows([("makespan_s", says) for says, _, _ in wrong], 1)
+        for (says, verdict, difference), row in zip(fine + wrong, found, strict=True):
             self.assertEqual(row["verdict"], verdict, says)
-            self.assertAlmostEqual(row["difference"], difference, delta=1e-9)
-        self.assertEqual(self.row("peak_reserved_bytes", "recorded: 1", 1)["verdict"], "missing")
+            self.assertAlmostEqual(row["difference"], difference, delta=1e-9, msg=says)
+        self.rows([("makespan_s", fine[0][0]), ("makespan_s", wrong[0][0])], 1)  # one is enough
+        (row,) = self.rows([("peak_reserved_bytes", "recorded: 1")], 1)
+        self.assertEqual(row["verdict"], "missing")
         self.assertEqual(json.loads(self.said(self.HEAD + "      - {name: r, published: 1, why_not: w}\n", words=("--json",)))["rows"][0]["verdict"], "not here")
 
+    def values(self, expected):
+        found = self.rows([(ours, "recorded: 1, recorded_within: 1e12") for ours, _ in expected], 1)
+        for (ours, value), row in zip(expected, found, strict=True):
+            self.assertEqual(row["ours"] is None, value is None, ours)
+            if value is not None:
+                self.assertAlmostEqual(row["ours"], value, delta=1 if value > 1e6 else 1e-12, msg=ours)
+
     def test_arithmetic(self):
-        for ours, value in (("1 + 2 * 3", 7), ("8 - 4 - 2", 2), ("8 / 4 / 2", 1), ("-(1 - 3) * 2", 4), ("2e3 / 1e-3", 2e6), ("1 <= 2", 1), ("2 <= 1", 0),
-                            ("makespan_s / makespan_s", 1), ("mean(2 * feasible)", 2), ("least(3, 0)", None), ("largest(3, 1 <= 1)", 3), ("1 / 0", None),
-                            ("least(peak_bytes) - peak_bytes", 0)):
-            row = self.row(f"'{ours}'", "recorded: 1, recorded_within: 1e12", 0 if value is not None else 1)
-            self.assertEqual(row["ours"], value, ours)
+        self.values((("1 + 2 * 3", 7), ("8 - 4 - 2", 2), ("8 / 4 / 2", 1), ("-(1 - 3) * 2", 4), ("2e3 / 1e-3", 2e6), ("1 <= 2", 1), ("2 <= 1", 0),
+                     ("makespan_s / makespan_s", 1), ("mean(2 * feasible)", 2), ("least(3, 0)", None), ("largest(3, 1 <= 1)", 3), ("1 / 0", None),
+                     ("least(peak_bytes) - peak_bytes", 0)))
 
     def test_budgets(self):
         """store_all fits the last of three budgets only."""
         self.EXPERIMENT += "memory: {from: smallest, to: store_all, count: 3}\n"
-        last = self.row("peak_bytes", "budget: last, recorded: 1, recorded_within: 1e12")["ours"]
-        first = self.row("memory_budget_bytes", "budget: 1, recorded: 1, recorded_within: 1e12")["ours"]
-        for ours, value in (("mean(memory_budget_bytes)", (first + last) / 2), ("largest(memory_budget_bytes)", last), ("least(memory_budget_bytes)", first),
-                            ("least(memory_budget_bytes, 1 <= feasible)", last), ("largest(memory_budget_bytes, feasible <= 0)", (first + last) / 2),
-                            ("mean(peak_bytes)", last), ("1 - mean(feasible)", 2 / 3), ("mean(plain.peak_bytes, 1 <= feasible)", last),
-                            ("mean(same.memory_budget_bytes - memory_budget_bytes)", 0), ("mean(plain.memory_budget_bytes)", last),
-                            ("memory_budget_bytes", None)):
-            text = self.HEAD.replace("    where: t\n", "    where: t\n    points: {plain: {strategy: store_all, budget: last}, same: {strategy: chen_sqrt}}\n")
-            says = "recorded: 1, recorded_within: 1e12"
-            row = json.loads(self.said(text + self.ROW % (f"'{ours}'", says), 1 if value is None else 0, words=("--json",)))["rows"][0]["ours"]
-            self.assertEqual(row is None, value is None, ours)
-            if value is not None:
-                self.assertAlmostEqual(row, value, delta=1, msg=ours)
+        last, first = (row["ours"] for row in self.rows([("peak_bytes", "budget: last, recorded: 1, recorded_within: 1e12"),
+                                                         ("memory_budget_bytes", "budget: 1, recorded: 1, recorded_within: 1e12")]))
+        self.values((("mean(memory_budget_bytes)", (first + last) / 2), ("largest(memory_budget_bytes)", last), ("least(memory_budget_bytes)", first),
+                     ("least(memory_budget_bytes, 1 <= feasible)", last), ("largest(memory_budget_bytes, feasible <= 0)", (first + last) / 2),
+                     ("mean(peak_bytes)", last), ("1 - mean(feasible)", 2 / 3), ("mean(plain.peak_bytes, 1 <= feasible)", last),
+                     ("mean(same.memory_budget_bytes - memory_budget_bytes)", 0), ("mean(plain.memory_budget_bytes)", last),
+                     ("memory_budget_bytes", None)))
 
     def test_tables_and_csv(self):
         text = self.HEAD + self.ROW % ("1 + 1", "published: 2.5, within: 25 %, unit: 's', decimals: 1")
