@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "experiments/commands/commands.h"
-#include "experiments/sweep/merge.h"
+#include "experiments/merge/merge.h"
 
 namespace plimsoll {
 namespace {

@@ -33,9 +33,9 @@ void add_report_command(CLI::App& app, int& exit_code, const std::string& comman
     const std::vector<std::filesystem::path> results(arguments->results.begin(), arguments->results.end());
     if (results.size() > 1 && arguments->folder.empty()) throw CLI::RequiredError("--output");
     const std::string& folder = arguments->folder.empty() ? arguments->results.front() : arguments->folder;
-    const SweepContents contents = read_results(results);
+    SweepContents contents = read_results(results);
     if (!contents.records.empty()) std::cout << report_table(contents) << '\n';
-    for (const auto& path : write_report(results, folder, made_by(command_line))) {
+    for (const auto& path : write_report(results, std::move(contents), folder, made_by(command_line))) {
       std::cout << path.string() << '\n';
     }
     exit_code = exit_fine;

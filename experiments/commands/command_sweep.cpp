@@ -15,7 +15,7 @@ namespace {
 
 struct SweepArguments {
   std::string experiment, folder, jobs = "1", shard = "1/1";
-  std::string slurm, slurm_options;
+  std::string slurm, slurm_options, cache;
   ExperimentChanges changes;
   bool resume = false, quiet = false, dry_run = false, slurm_script = false;
 };
@@ -34,6 +34,7 @@ SlurmArray slurm_array_of(const SweepArguments& arguments) {
   return {.experiment = arguments.experiment,
           .folder = arguments.folder,
           .changes = arguments.changes,
+          .cache = arguments.cache,
           .tasks = static_cast<std::uint32_t>(understood_whole("--slurm", arguments.slurm, 1, most)),
           .options = arguments.slurm_options};
 }
@@ -89,6 +90,11 @@ void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command
   command->add_option("--shard", arguments->shard, "run only share k of n, k from 1 to n")
       ->capture_default_str()
       ->type_name("k/n");
+  command
+      ->add_option("--cache", arguments->cache,
+                   "folder of answers that several sweeps share, created if missing: points that are there are taken "
+                   "from it, all others are kept there")
+      ->type_name("DIR");
   CLI::Option* const slurm =
       command
           ->add_option("--slurm", arguments->slurm,
@@ -111,7 +117,8 @@ void add_sweep_command(CLI::App& app, int& exit_code, const std::string& command
                                .resume = arguments->resume,
                                .quiet = arguments->quiet,
                                .shard = shard,
-                               .command_line = command_line};
+                               .command_line = command_line,
+                               .cache = arguments->cache};
     if (!arguments->dry_run && arguments->folder.empty()) throw CLI::RequiredError("--output");
     if (!arguments->dry_run && !arguments->slurm.empty()) return give_to_slurm(*arguments);
     exit_code = arguments->dry_run ? list_sweep(options, std::cout) : sweep(options);

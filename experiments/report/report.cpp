@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "experiments/merge/merge.h"
+#include "experiments/merge/results_database.h"
 #include "experiments/report/drawing.h"
 #include "experiments/report/gantt.h"
 #include "experiments/report/mesh_picture.h"
@@ -14,7 +16,6 @@
 #include "experiments/study/class_bound.h"
 #include "experiments/study/csv.h"
 #include "experiments/study/result_fields.h"
-#include "experiments/sweep/merge.h"
 #include "experiments/sweep/record_check.h"
 #include "experiments/sweep/selection.h"
 #include "sim/core/expects.h"
@@ -270,7 +271,7 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
 }
 
 std::string results_csv(const SweepContents& contents, const std::string& made_by) {
-  std::vector<std::string> columns{"point", "case", "build"};
+  std::vector<std::string> columns(std::begin(record_columns), std::end(record_columns));
   for (const ResultField& field : result_fields()) {
     if (is_in_tables(field)) columns.emplace_back(field.name);
   }
@@ -281,7 +282,7 @@ std::string results_csv(const SweepContents& contents, const std::string& made_b
   };
   for (const Json& record : parsed(contents.records)) {
     std::vector<std::string> cells;
-    for (const char* key : {"point", "case", "build"}) cells.push_back(written_cell(value_or_null(record, key)));
+    for (const char* key : record_columns) cells.push_back(written_cell(value_or_null(record, key)));
     for (const ResultField& field : result_fields()) {
       if (is_in_tables(field)) cells.push_back(written_cell(in_tables(field, record)));
     }
@@ -385,13 +386,17 @@ SweepContents without_sweep(const Json& load) {
 
 std::vector<fs::path> write_report(const std::vector<fs::path>& all_results, const fs::path& folder,
                                    const std::string& made_by) {
+  return write_report(all_results, read_results(all_results), folder, made_by);
+}
+
+std::vector<fs::path> write_report(const std::vector<fs::path>& all_results, SweepContents contents,
+                                   const fs::path& folder, const std::string& made_by) {
   std::error_code error;
   for (const fs::path& each : all_results) {
     if (!fs::is_directory(each, error)) throw InputError(located(each.string(), {}, "", "is not a folder"));
   }
   const fs::path& results = all_results.front();
   const Json load = read_load(results);
-  SweepContents contents = read_results(all_results);
   if (contents.identity.is_null() && load.is_null()) {
     throw InputError(located(results.string(), {}, "", "holds no sweep (no manifest.json)"));
   }
@@ -404,10 +409,12 @@ std::vector<fs::path> write_report(const std::vector<fs::path>& all_results, con
   if (error) throw OutputError(located(folder.string(), {}, "", "cannot make the folder: " + error.message()));
   Json data = report_data(contents, made_by);
   if (!load.is_null()) data["load"] = load;
-  std::vector<fs::path> files{folder / "results.csv", folder / "report.html", folder / "report.json"};
+  std::vector<fs::path> files{folder / "results.csv", folder / "report.html", folder / "report.json",
+                              folder / "results.sqlite"};
   write_text_file(files[0], results_csv(contents, made_by));
   write_text_file(files[1], report_html(data, report_timelines(contents)));
   write_json_file(files[2], data);
+  write_text_file(files[3], results_database(contents));
   if (data.contains("load") && has_load_picture(data["load"])) {
     draw_load(results, folder, files);
     Json shown = data;

@@ -32,4 +32,8 @@ std::string report_html(const Json& data, std::string timelines = "");
 std::vector<std::filesystem::path> write_report(const std::vector<std::filesystem::path>& results,
                                                 const std::filesystem::path& folder, const std::string& made_by);
 
+/// The same of folders that have been read.
+std::vector<std::filesystem::path> write_report(const std::vector<std::filesystem::path>& results, SweepContents,
+                                                const std::filesystem::path& folder, const std::string& made_by);
+
 }  // namespace plimsoll

@@ -29,6 +29,11 @@ struct Names<BudgetMark> {
                                   std::pair{BudgetMark::store_all, "store_all"}};
 };
 
+template <>
+struct Names<BudgetScale> {
+  static constexpr std::array all{std::pair{BudgetScale::linear, "linear"}, std::pair{BudgetScale::log, "log"}};
+};
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -181,6 +186,7 @@ constexpr RangeField range_fields[] = {
        r.count = v.count();
        if (r.count == 1 || r.count > most) v.complain("expected 2 to 10000, " + v.found());
      }},
+    {"scale", Need::optional, [](BudgetRange& r, const YamlCursor& v) { r.scale = one_of<BudgetScale>(v); }},
 };
 
 std::variant<BudgetList, BudgetRange> memory(const YamlCursor& value) {
@@ -190,6 +196,8 @@ std::variant<BudgetList, BudgetRange> memory(const YamlCursor& value) {
   if (is_backward(range)) value.complain("from is larger than to");
   if (range.from == BudgetEnd(BudgetMark::store_all)) value.complain("store_all can only be the upper end, 'to'");
   if (range.to == BudgetEnd(BudgetMark::smallest)) value.complain("smallest can only be the lower end, 'from'");
+  if (range.scale == BudgetScale::log && range.from == BudgetEnd(Bytes{}))
+    value.complain("from 0 B there are no ratios");
   return range;
 }
 
@@ -403,7 +411,9 @@ std::string beside(const fs::path& folder, const std::string& reference, std::st
 
 Json to_json(const std::variant<BudgetList, BudgetRange>& memory) {
   if (const BudgetRange* range = std::get_if<BudgetRange>(&memory)) {
-    return {{"from", to_json(range->from)}, {"to", to_json(range->to)}, {"count", range->count}};
+    Json json{{"from", to_json(range->from)}, {"to", to_json(range->to)}, {"count", range->count}};
+    if (range->scale != BudgetScale::linear) json["scale"] = written(range->scale);
+    return json;
   }
   Json list = Json::array();
   for (const BudgetList::value_type& b : std::get<BudgetList>(memory)) {

@@ -26,10 +26,13 @@ enum class BudgetMark : std::uint8_t {
 };
 using BudgetEnd = std::variant<BudgetMark, Bytes, Share>;
 
-/// `count` budgets, the ends included, at equal distances.
+enum class BudgetScale : std::uint8_t { linear, log };
+
+/// `count` budgets, the ends included, at equal distances or ratios.
 struct BudgetRange {
   BudgetEnd from = BudgetMark::smallest, to = BudgetMark::store_all;
   std::uint32_t count = 0;
+  BudgetScale scale = BudgetScale::linear;
 
   friend bool operator==(const BudgetRange&, const BudgetRange&) = default;
 };

@@ -78,6 +78,11 @@ std::string PointNumbers::numbered(Json record, std::size_t point) const {
   return json_text(record);
 }
 
+std::string PointNumbers::as(std::size_t point, const Json& record, const std::string& text) const {
+  const bool is_it = record.value("point", Json()) == point && record.value("case", Json()) == point / per_case_;
+  return is_it ? text : numbered(record, point);
+}
+
 bool has_group_of(const Json& experiment, const Json& record) {
   return is_listed(experiment, record, strategy_part) &&
          std::ranges::all_of(case_parts, [&](const Named& part) { return is_listed(experiment, record, part); });

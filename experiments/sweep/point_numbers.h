@@ -24,6 +24,9 @@ class PointNumbers {
   /// The record with the number of that point.
   std::string numbered(Json record, std::size_t point) const;
 
+  /// The same of a record whose text is known, which is that where it has the number already.
+  std::string as(std::size_t point, const Json& record, const std::string& text) const;
+
  private:
   struct Case {
     std::size_t index = 0, budgets = 0;

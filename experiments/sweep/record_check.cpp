@@ -48,7 +48,7 @@ struct RecordKey {
 
 /// Of records alone, or narrower than a result's field.
 constexpr RecordKey of_records[] = {
-    {"point", an_index}, {"case", an_index}, {"build", a_text}, {"outcome", an_outcome}};
+    {"point", an_index}, {"case", an_index}, {"build", a_text}, {"key", a_text}, {"outcome", an_outcome}};
 
 /// What reports take from every record, and from those that are feasible.
 constexpr const char* in_every_record[] = {"point",          "trace",     "platform",

@@ -1,7 +1,6 @@
 #include "experiments/sweep/slurm_jobs.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -54,11 +53,7 @@ CommandEnd ended(const std::string& command) {
 
 /// The number of the job that a script has become.
 std::string submitted(const fs::path& script, const std::string& options) {
-  constexpr int no_such_command = 127;
   const CommandEnd end = ended("sbatch --parsable " + options + " " + shell_word(script));
-  if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == no_such_command) {
-    throw InputError("--slurm: there is no sbatch here; --slurm-script prints the scripts instead");
-  }
   if (end.status != 0) throw InputError("--slurm: sbatch refuses " + script.string() + ", see above");
   return end.output.substr(0, end.output.find_first_of(";\n"));
 }
@@ -74,6 +69,7 @@ std::string array_script(const SlurmArray& of) {
       shell_word(fs::absolute(of.folder) / "shards"), of.tasks);
   for (const std::string& setting : of.changes.settings) text += " --set " + shell_word(setting);
   if (!of.changes.preset.empty()) text += " --preset " + shell_word(of.changes.preset);
+  if (!of.cache.empty()) text += " --cache " + shell_word(fs::absolute(of.cache));
   return text + "\n";
 }
 
@@ -85,6 +81,9 @@ std::string merge_script(const SlurmArray& of) {
 }
 
 void submit_array(const SlurmArray& of, std::ostream& out) {
+  if (ended("command -v sbatch").status != 0) {  // before anything is written
+    throw InputError("--slurm: there is no sbatch here; --slurm-script prints the scripts instead");
+  }
   std::error_code error;
   fs::create_directories(of.folder, error);
   if (error) throw OutputError(located(of.folder.string(), {}, "", "cannot make the folder: " + error.message()));

@@ -14,6 +14,7 @@ namespace plimsoll {
 struct SlurmArray {
   std::filesystem::path experiment, folder;  ///< `folder`/shards is the tasks', `folder`/merged the whole
   ExperimentChanges changes;
+  std::filesystem::path cache;  ///< empty: none
   std::uint32_t tasks = 1;
   std::string options;  ///< of sbatch, for both jobs, as a shell reads them
 };

@@ -20,6 +20,8 @@
 #include "experiments/study/exit_code.h"
 #include "experiments/study/progress.h"
 #include "experiments/sweep/experiment_file.h"
+#include "experiments/sweep/point_cache.h"
+#include "experiments/sweep/point_key.h"
 #include "experiments/sweep/point_numbers.h"
 #include "experiments/sweep/rank_pool.h"
 #include "experiments/sweep/sweep_estimate.h"
@@ -87,8 +89,9 @@ class SweepFacts {
   /// Of the cases of these groups.
   SweepFacts(const Experiment&, const std::vector<std::size_t>& groups);
 
-  /// Takes over what a manifest says of the same cases; of those that limits stopped only with the same limits.
-  void reuse(const Json& manifest);
+  /// Takes over what a manifest says of the same cases, if their files have these digests; of those that limits stopped
+  /// only with the same limits.
+  void reuse(const Json& manifest, const Json& digests);
 
   /// What is to be planned: first cases, then for those that are possible the least budgets of strategies and the
   /// curves of bounds.
@@ -161,14 +164,15 @@ std::vector<std::string> SweepFacts::strategies_of(std::size_t index) const {
   return asked;
 }
 
-void SweepFacts::reuse(const Json& manifest) {
+void SweepFacts::reuse(const Json& manifest, const Json& digests) {
+  const Json of_manifest = manifest.at("identity").value("inputs", Json::object());
   std::map<std::string, std::size_t> by_name;
   for (const std::size_t c : wanted_) by_name[json_text(name_of_case(experiment_, c))] = c;
   const bool limits_hold =
       same_limits(manifest.at("identity").value("experiment", Json::object()), to_json(experiment_));
   for (const Json& one : manifest.at("cases")) {
     const auto found = by_name.find(json_text(name_of_case(one)));
-    if (found == by_name.end()) continue;
+    if (found == by_name.end() || !same_files_of(one, of_manifest, digests)) continue;
     CaseFacts facts = case_facts(one);
     if (!facts.impossible.empty() && !limits_hold) continue;
     facts.budgets.clear();
@@ -178,7 +182,7 @@ void SweepFacts::reuse(const Json& manifest) {
   for (const Json& one : manifest.value("smallest", Json::array())) {
     const auto found = by_name.find(json_text(name_of_case(one)));
     const bool stopped = one.at("stopped");
-    if (found == by_name.end() || (stopped && !limits_hold)) continue;
+    if (found == by_name.end() || (stopped && !limits_hold) || !same_files_of(one, of_manifest, digests)) continue;
     smallest_[{found->second, one.at("strategy")}] = {maybe_bytes(one.at("smallest_feasible_bytes")), stopped};
   }
 }
@@ -204,7 +208,9 @@ std::vector<Json> SweepFacts::missing_smallest() const {
 }
 
 std::vector<Json> SweepFacts::missing_curves() const {
+  constexpr std::size_t most = 100;  // nobody looks at more, and they take as long as the points
   std::vector<Json> tasks;
+  if (plimsoll::cases(experiment_) > most) return tasks;
   for (const auto& [index, facts] : cases_) {
     if (facts.impossible.empty() && !facts.bound_curves) {
       tasks.push_back({{"case", index}, {"curves_between", to_json(facts)}});
@@ -295,6 +301,12 @@ Json SweepFacts::smallest_json() const {
 
 namespace fs = std::filesystem;
 
+Json budgets_json(const CaseFacts& facts) {
+  Json list = Json::array();
+  for (const std::optional<Bytes>& budget : facts.budgets) list.push_back(or_null(budget));
+  return list;
+}
+
 Json identity_of(const Experiment& e, const SweepInputs& inputs) {
   return {{"version", program_version()}, {"experiment", to_json(e)}, {"inputs", inputs.digests()}};
 }
@@ -308,7 +320,7 @@ TaskWork worker_of(const Experiment& e, const SweepInputs& inputs) {
       all.push_back(b.is_null() ? std::nullopt : std::optional(Bytes{b.get<std::int64_t>()}));
     }
     const auto wanted = task.at("wanted").get<std::vector<std::size_t>>();
-    answer_points(e, inputs, task.at("group"), all, wanted, reply);
+    answer_points(e, inputs, task.at("group"), all, wanted, reply, task.at("keys").get<std::vector<std::string>>());
   };
 }
 
@@ -336,8 +348,13 @@ class Sweep {
         store_(options.folder, options.shard, identity_, options.disk != nullptr ? *options.disk : own_disk_),
         groups_(groups_of(experiment_, options.shard)),
         per_group_(budgets(experiment_)),
-        facts_(experiment_, groups_) {
-    for (const Json& manifest : store_.manifests_that_hold()) facts_.reuse(manifest);
+        facts_(experiment_, groups_),
+        keys_(experiment_, inputs.digests()) {
+    if (!options.cache.empty() && std::string_view(build_name()) == "unknown") {
+      throw InputError("--cache: this build does not know its commit, so that nothing tells its answers from others'");
+    }
+    if (!options.cache.empty()) cache_.emplace(options.cache);
+    for (const Json& manifest : store_.manifests_that_hold()) facts_.reuse(manifest, inputs.digests());
     if (const fs::path aside = options.resume ? fs::path() : store_.start_afresh(); !aside.empty()) {
       fmt::print(stderr, "{}: starting afresh, the results so far are in {}; --resume would keep them\n",
                  printable(store_.results().string()), printable(aside.string()));
@@ -354,6 +371,7 @@ class Sweep {
     if (!find_facts(pool)) return finish("interrupted", exit_interrupted);
     if (exit_code_ != 0) return finish("failed", exit_code_);  // wrong input is refused before anything runs
     keep_what_is_there();
+    take_from_cache();
     write_manifest("running");
     if (!answer_groups(pool)) return finish("interrupted", exit_interrupted);
     return finish(exit_code_ == 0 ? "complete" : "failed", exit_code_);
@@ -431,7 +449,8 @@ class Sweep {
   /// Of an earlier sweep into this folder.
   void keep_what_is_there() {
     if (store_.found() == 0) return;
-    const Kept kept = store_.keep(PointNumbers(identity_["experiment"], facts_.cases()));
+    const Kept kept = store_.keep(PointNumbers(identity_["experiment"], facts_.cases()),
+                                  [&](std::size_t point) { return key_of(point); });
     done_ = kept.points;
     if (kept.aside.empty()) return;
     std::string what;
@@ -440,11 +459,37 @@ class Sweep {
                          kept.of_other_builds, build_name());
     }
     if (kept.of_other_points > 0) {
-      what += fmt::format("{}{} are of no point of this experiment, or were stopped by other limits",
+      what += fmt::format("{}{} are of no point of this experiment with its files, or were stopped by other limits",
                           what.empty() ? "" : "; ", kept.of_other_points);
     }
     fmt::print(stderr, "{}: {}; they are in {}\n", printable(store_.results().string()), what,
                printable(kept.aside.string()));
+  }
+
+  std::string key_of(std::size_t point) const {
+    const std::size_t group = point / per_group_;
+    return keys_.of(group, point % per_group_, facts_of(group));
+  }
+
+  /// Of other sweeps, by way of the cache.
+  void take_from_cache() {
+    if (!cache_) return;
+    for (const std::size_t g : groups_) {
+      if (!facts_of(g).impossible.empty()) continue;
+      for (const std::size_t place : missing(g)) {
+        const std::size_t point = g * per_group_ + place;
+        std::optional<Json> record = cache_->find(key_of(point));
+        if (!record) continue;
+        (*record)["point"] = point;
+        (*record)["case"] = g / experiment_.strategies.size();
+        keep(point, json_text(*record));
+        ++cached_;
+      }
+    }
+  }
+
+  void give_to_cache(const Json& record, std::string_view text) {
+    if (cache_) cache_->keep(record.at("key"), text);
   }
 
   bool answer_groups(TaskPool& pool) {
@@ -459,7 +504,9 @@ class Sweep {
         impossible.push_back(g);
         continue;
       }
-      tasks.push_back({{"group", g}, {"wanted", places}, {"budgets_bytes", to_json(facts_of(g))["budgets_bytes"]}});
+      std::vector<std::string> keys;
+      for (const std::size_t place : places) keys.push_back(key_of(g * per_group_ + place));
+      tasks.push_back({{"group", g}, {"wanted", places}, {"keys", keys}, {"budgets_bytes", budgets_json(facts_of(g))}});
     }
     if (largest_first_) sort_by_work(tasks);
     Progress progress(points, "points", options_.quiet);
@@ -473,6 +520,7 @@ class Sweep {
                                 [&](std::size_t t, std::string_view text) {
                                   const Json record = Json::parse(text);
                                   keep(record.at("point"), text);
+                                  give_to_cache(record, text);
                                   estimate.done(strategy_of(tasks[t]), work_of_point(tasks[t]), taken_by(record));
                                   progress.add(record.at("feasible"));
                                 },
@@ -527,7 +575,8 @@ class Sweep {
   void keep_unanswered(std::size_t group, const std::string& reason, Progress& progress) {
     const std::vector<std::optional<Bytes>>& budgets = facts_of(group).budgets;
     for (const std::size_t place : missing(group)) {
-      const Json record = unanswered_point(experiment_, group, place, budgets.at(place), reason);
+      const Json record =
+          unanswered_point(experiment_, group, place, budgets.at(place), reason, key_of(group * per_group_ + place));
       keep(record["point"], json_text(record));
       progress.add(false);
     }
@@ -535,10 +584,7 @@ class Sweep {
 
   /// Keeps `finished` true while a long sweep runs.
   void tell_how_far() {
-    using namespace std::chrono_literals;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - told_how_far_ < 2s) return;
-    write_manifest("running");
+    if (std::chrono::steady_clock::now() >= tell_again_) write_manifest("running");
   }
 
   std::size_t points_done() const {
@@ -548,7 +594,9 @@ class Sweep {
   }
 
   void write_manifest(std::string_view status) {
-    told_how_far_ = std::chrono::steady_clock::now();
+    using namespace std::chrono_literals;
+    constexpr int share = 50;  // of thousands of cases it takes seconds
+    const auto begun = std::chrono::steady_clock::now();
     store_.write_manifest({{"format", "plimsoll.sweep.v1"},
                            {"version", program_version()},
                            {"command_line", options_.command_line},
@@ -562,6 +610,8 @@ class Sweep {
                            {"failures", failures_},
                            {"cases", facts_.cases_json()},
                            {"smallest", facts_.smallest_json()}});
+    const auto now = std::chrono::steady_clock::now();
+    tell_again_ = now + std::max<std::chrono::steady_clock::duration>(2s, share * (now - begun));
   }
 
   int finish(std::string_view status, int exit_code) {
@@ -569,8 +619,10 @@ class Sweep {
     write_manifest(status);
     const std::size_t all = groups_.size() * per_group_;
     if (options_.quiet && exit_code == 0) return exit_code;
-    fmt::print(stderr, "{}: {}, {} of {} points in {}{}\n", printable(experiment_.name), status, points_done(), all,
-               printable(store_.results().string()), points_done() < all ? "; --resume runs the missing points" : "");
+    const std::string shared = cached_ > 0 ? fmt::format(", {} of them from the cache", cached_) : "";
+    fmt::print(stderr, "{}: {}, {} of {} points in {}{}{}\n", printable(experiment_.name), status, points_done(), all,
+               printable(store_.results().string()), shared,
+               points_done() < all ? "; --resume runs the missing points" : "");
     return exit_code;
   }
 
@@ -584,10 +636,13 @@ class Sweep {
   std::vector<std::size_t> groups_;
   std::size_t per_group_;
   SweepFacts facts_;
+  PointKeys keys_;
+  std::optional<PointCache> cache_;
+  std::size_t cached_ = 0;  ///< points that were there
   std::set<std::size_t> done_;
   std::set<std::string> told_;  ///< several cases may have the same trouble
   Json failures_ = Json::array();
-  std::chrono::steady_clock::time_point told_how_far_;
+  std::chrono::steady_clock::time_point tell_again_;
   int exit_code_ = 0;
   std::size_t workers_ = 1;
   bool largest_first_ = false;

@@ -18,7 +18,8 @@ struct SweepOptions {
   bool resume = false, quiet = false;  ///< quiet: no progress, and no word of what ends well
   Shard shard;
   std::string command_line;
-  StoreDisk* disk = nullptr;  ///< by which the folder is written; null: as usual
+  std::filesystem::path cache = {};  ///< a folder of answers that sweeps share; empty: none
+  StoreDisk* disk = nullptr;         ///< by which the folder is written; null: as usual
 };
 
 /// The exit code: 0 all points are there, 2 or 3 some could not be had (all others are), 130 interrupted. Infeasible

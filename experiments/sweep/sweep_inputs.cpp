@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "experiments/study/model.h"
+#include "experiments/sweep/point_key.h"
 #include "platforms/efficiency_file.h"
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
@@ -17,12 +18,6 @@
 
 namespace plimsoll {
 namespace {
-
-std::string digest(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return fmt::format("{:016x}", hash);
-}
 
 /// A file's path and text.
 std::pair<std::string, std::string> read(const std::filesystem::path& path) {
@@ -64,7 +59,10 @@ SweepInputs::SweepInputs(const ExperimentFile& file) {
   read_all(file.experiment.traces.size(), complaints, [&](std::size_t t) { read_trace(file, t); });
   read_all(file.experiment.platforms.size(), complaints, [&](std::size_t p) { read_platform(file, p); });
   if (complaints.empty()) {
-    read_all(file.experiment.strategies.size(), complaints, [&](std::size_t s) { judge_strategy(file, s); });
+    read_all(file.experiment.strategies.size(), complaints, [&](std::size_t s) {
+      judge_strategy(file, s);
+      read_files_of(file.experiment.strategies[s]);
+    });
   }
   if (!complaints.empty()) throw InputError(complaints);
 }
@@ -108,6 +106,18 @@ void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element
   throw InputError(complaint_about(file, "strategies", element, "is for no trace here: " + why));
 }
 
+void SweepInputs::read_files_of(const Pipeline& strategy) {
+  std::string all;
+  for (const Pass& pass : strategy.passes) {
+    for (const OptionInfo& row : pass.strategy->options) {
+      const std::string path = row.values.starts_with("the path of ") ? pass.options.text(row) : "";
+      std::error_code ignored;
+      if (std::filesystem::is_regular_file(path, ignored)) all += read_text_file(path) + '\0';
+    }
+  }
+  if (!all.empty()) digests_[strategy.text] = digest_of(all);
+}
+
 void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
   const std::string& reference = file.experiment.traces[element];
   if (is_network(reference)) {
@@ -116,7 +126,7 @@ void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
     traces_.emplace(reference, found(file, "traces", element, [&] { return load_model(reference); }));
   } else {
     auto [path, text] = found(file, "traces", element, [&] { return read(find_trace(reference)); });
-    digests_[reference] = digest(text);
+    digests_[reference] = digest_of(text);
     traces_.emplace(reference, parse_trace(std::move(text), path));
   }
 }
@@ -133,7 +143,7 @@ void SweepInputs::read_platform(const ExperimentFile& file, std::size_t element)
     if (efficiency != nullptr && device.efficiency != last) all += written_efficiency(*efficiency, "");
     last = device.efficiency;
   }
-  digests_[reference] = digest(all);
+  digests_[reference] = digest_of(all);
   platforms_.emplace(reference, std::move(platform));
 }
 

@@ -37,12 +37,14 @@ class SweepInputs {
   /// How many stages or ops a trace has; 1 of a network, whose libraries are the workers' to start.
   std::size_t size_of(const std::string& trace) const;
 
-  /// A digest (FNV-1a) of each file's bytes, by the reference in the experiment.
+  /// A digest of each file's bytes, by the reference in the experiment; of files that a strategy names, by the
+  /// strategy.
   const Json& digests() const { return digests_; }
 
  private:
   void read_trace(const ExperimentFile&, std::size_t);
   void read_platform(const ExperimentFile&, std::size_t);
+  void read_files_of(const Pipeline&);
   void judge_strategy(const ExperimentFile&, std::size_t) const;
 
   std::map<std::string, Trace> traces_;  // by reference; not of networks, whose libraries are the workers' to start

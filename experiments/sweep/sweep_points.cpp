@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "experiments/study/build_name.h"
 #include "experiments/study/choice/cluster_question.h"
@@ -68,8 +69,10 @@ Question question_of_case(const Experiment& e, std::size_t case_index) {
 }
 
 /// How every record begins.
-Json head_of(const Experiment& e, std::size_t group, std::size_t place) {
-  return {{"point", group * budgets(e) + place}, {"case", group / e.strategies.size()}, {"build", build_name()}};
+Json head_of(const Experiment& e, std::size_t group, std::size_t place, const std::string& key) {
+  Json head{{"point", group * budgets(e) + place}, {"case", group / e.strategies.size()}, {"build", build_name()}};
+  if (!key.empty()) head["key"] = key;
+  return head;
 }
 
 BudgetEnd end_of(const std::variant<Bytes, Share>& budget) {
@@ -113,7 +116,14 @@ std::vector<std::optional<Bytes>> budgets_of(const Experiment& e, const CaseFact
     throw InputError("memory: for trace '" + facts.trace + "' on '" + facts.platform + "' the range begins at " +
                      std::to_string(from.count) + " B and ends below, at " + std::to_string(to.count) + " B");
   }
-  for (const Bytes b : evenly(from, to, range.count)) budgets.emplace_back(b);
+  const bool is_log = range.scale == BudgetScale::log;
+  if (is_log && from <= Bytes{}) {
+    throw InputError("memory: for trace '" + facts.trace + "' on '" + facts.platform +
+                     "' the range begins at 0 B, from where there are no ratios");
+  }
+  for (const Bytes b : is_log ? by_ratio(from, to, range.count) : evenly(from, to, range.count)) {
+    budgets.emplace_back(b);
+  }
   return budgets;
 }
 
@@ -256,8 +266,8 @@ CaseFacts case_facts(const Json& json) {
 }
 
 Json unanswered_point(const Experiment& e, std::size_t group, std::size_t place, std::optional<Bytes> budget,
-                      const std::string& reason) {
-  Json json = head_of(e, group, place);
+                      const std::string& reason, const std::string& key) {
+  Json json = head_of(e, group, place, key);
   const Outcome outcome = is_of_limits(reason) ? Outcome::stopped : Outcome::refused;
   const Question question = question_of(e, group);
   json.update(to_json({.question = question, .budget = budget, .outcome = outcome, .reason = reason}));
@@ -270,8 +280,9 @@ namespace {
 /// what the experiment asks.
 void answer_cluster_points(const Experiment& e, const SweepInputs& inputs, std::size_t group,
                            std::span<const std::optional<Bytes>> all_budgets, std::span<const std::size_t> wanted,
-                           const std::function<void(const Json&)>& record) {
-  for (const std::size_t place : wanted) {
+                           const std::function<void(const Json&)>& record, std::span<const std::string> keys) {
+  for (std::size_t w = 0; w < wanted.size(); ++w) {
+    const std::size_t place = wanted[w];
     const Question asked = question_of(e, group);
     Question within = asked;
     if (all_budgets[place]) within.memory = *all_budgets[place];
@@ -279,7 +290,7 @@ void answer_cluster_points(const Experiment& e, const SweepInputs& inputs, std::
     made.question.trace = asked.trace;
     made.question.strategy = asked.strategy;
     made.question.micro_batches = asked.micro_batches;
-    Json json = head_of(e, group, place);
+    Json json = head_of(e, group, place, keys.empty() ? "" : keys[w]);
     json.update(to_json(result_of(made.question, made.problem, made.answer)));
     if (e.timelines && made.answer.feasible()) {
       if (made.problem.mesh) json["mesh"] = mesh_record(made.problem);
@@ -293,10 +304,10 @@ void answer_cluster_points(const Experiment& e, const SweepInputs& inputs, std::
 
 void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t group,
                    std::span<const std::optional<Bytes>> all_budgets, std::span<const std::size_t> wanted,
-                   const std::function<void(const Json&)>& record) {
+                   const std::function<void(const Json&)>& record, std::span<const std::string> keys) {
   EXPECTS(all_budgets.size() == budgets(e));
   const Question question = question_of(e, group);
-  if (asks_cluster(question)) return answer_cluster_points(e, inputs, group, all_budgets, wanted, record);
+  if (asks_cluster(question)) return answer_cluster_points(e, inputs, group, all_budgets, wanted, record, keys);
   const auto started = std::chrono::steady_clock::now();
   const ProblemOutcome made = inputs.problem(question);
   const std::chrono::duration<double> made_in = std::chrono::steady_clock::now() - started;
@@ -305,7 +316,7 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
   std::vector<std::optional<Bytes>> asked;
   for (const std::size_t w : wanted) asked.push_back(all_budgets[w]);
   const auto take = [&](std::size_t place, const Answer& each) {
-    Json json = head_of(e, group, wanted[place]);
+    Json json = head_of(e, group, wanted[place], keys.empty() ? "" : keys[place]);
     json.update(to_json(result_of(question, problem, each)));
     if (e.timelines && each.feasible()) {
       if (problem.mesh) json["mesh"] = mesh_record(problem);
@@ -330,6 +341,18 @@ std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count) {
     const Wide part = Wide{(to - from).count} * i / (count - 1);
     budgets.push_back(from + Bytes{static_cast<std::int64_t>(part)});
   }
+  return budgets;
+}
+
+std::vector<Bytes> by_ratio(Bytes from, Bytes to, std::uint32_t count) {
+  EXPECTS(from > Bytes{} && from <= to && count >= 2);
+  const double ratio = static_cast<double>(to.count) / static_cast<double>(from.count);
+  std::vector<Bytes> budgets;
+  for (std::uint32_t i = 0; i + 1 < count; ++i) {
+    const double part = std::pow(ratio, static_cast<double>(i) / (count - 1));
+    budgets.push_back(std::min(to, Bytes{std::llround(static_cast<double>(from.count) * part)}));
+  }
+  budgets.push_back(to);
   return budgets;
 }
 

@@ -81,16 +81,20 @@ std::optional<Bytes> maybe_bytes(const Json&);
 Json to_json(const CaseFacts&);
 CaseFacts case_facts(const Json&);
 
-/// Answers the points of a group for these budgets (indices into the case's) and hands over each as one record.
+/// Answers the points of a group for these budgets (indices into the case's) and hands over each as one record, with
+/// its key (PointKeys) where there are keys.
 void answer_points(const Experiment&, const SweepInputs&, std::size_t group,
                    std::span<const std::optional<Bytes>> budgets, std::span<const std::size_t> wanted,
-                   const std::function<void(const Json&)>& record);
+                   const std::function<void(const Json&)>& record, std::span<const std::string> keys = {});
 
 /// The record of a point that has no answer, and why: refused, or stopped.
 Json unanswered_point(const Experiment&, std::size_t group, std::size_t place, std::optional<Bytes> budget,
-                      const std::string& reason);
+                      const std::string& reason, const std::string& key);
 
 /// `count` whole numbers of bytes from `from` to `to`, ends included.
 std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count);
+
+/// The same at equal ratios, but for rounding; `from` is at least a byte.
+std::vector<Bytes> by_ratio(Bytes from, Bytes to, std::uint32_t count);
 
 }  // namespace plimsoll

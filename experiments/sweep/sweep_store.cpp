@@ -12,6 +12,7 @@
 
 #include "experiments/study/build_name.h"
 #include "experiments/study/exit_code.h"
+#include "experiments/sweep/point_key.h"
 #include "experiments/sweep/record_check.h"
 #include "sim/io/input_error.h"
 #include "sim/io/json/json_cursor.h"
@@ -55,27 +56,45 @@ bool holds_other_things(const fs::path& folder) {
   return false;
 }
 
+Json named_parts_of(const Json& record) {
+  Json head = Json::object();
+  for (const char* key : {"point", "build", "key", "trace", "platform", "micro_batches", "optimizer", "strategy",
+                          "memory_budget_bytes", "reason"}) {
+    if (const auto value = record.find(key); value != record.end()) head[key] = *value;
+  }
+  return head;
+}
+
+/// Calls `take` with each whole line of a results file and what it says; returns how many bytes they are.
+template <class Take>
+std::size_t for_each_line(std::string_view text, const fs::path& path, Take take) {
+  std::size_t begin = 0, number = 1;
+  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1, ++number) {
+    const std::string_view line = text.substr(begin, end - begin);
+    take(line, parse_record(line, path, number));
+  }
+  return begin;
+}
+
 /// The whole lines of a results file, and how many bytes they are.
 struct WholeLines {
-  std::vector<std::string> records;
+  std::vector<FoundRecord> records;
   std::uintmax_t bytes = 0, torn_bytes = 0;
 };
 
 WholeLines read_lines(const fs::path& path) {
+  WholeLines lines;
   const std::string text = read_text_file(path);
-  std::vector<std::string> records;
-  std::size_t begin = 0, number = 1;
-  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1, ++number) {
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    parse_record(line, path, number);
-    records.emplace_back(line);
-  }
-  return {std::move(records), begin, text.size() - begin};
+  lines.bytes = for_each_line(text, path, [&](std::string_view line, const Json& record) {
+    lines.records.push_back({std::string(line), named_parts_of(record)});
+  });
+  lines.torn_bytes = text.size() - lines.bytes;
+  return lines;
 }
 
-std::string joined(const std::vector<std::string>& records) {
+std::string joined(const std::vector<FoundRecord>& records) {
   std::string text;
-  for (const std::string& record : records) text.append(record) += '\n';
+  for (const FoundRecord& record : records) text.append(record.text) += '\n';
   return text;
 }
 
@@ -113,20 +132,18 @@ Json settings_of(const Json& identity) {
 /// Whether files that both name have the same contents.
 bool same_inputs(const Json& a, const Json& b) {
   const Json inputs = a.value("inputs", Json::object()), others = b.value("inputs", Json::object());
+  const auto is_of_older_program = [](const Json& digest) {
+    return digest.is_string() && json_text(digest).size() < 20;
+  };
   return std::ranges::all_of(inputs.items(), [&](const auto& input) {
-    return !others.contains(input.key()) || others[input.key()] == input.value();
+    const Json other = others.value(input.key(), Json());
+    return other.is_null() || other == input.value() || is_of_older_program(input.value());
   });
 }
 
 [[noreturn]] void refuse(const fs::path& folder, std::string_view of) {
   throw InputError(located(folder.string(), {}, "",
                            fmt::format("holds results of {} than this; choose another folder with -o", of)));
-}
-
-/// Whether records of the one may be points of the other.
-void check_compatible(const fs::path& folder, const Json& found, const Json& asked) {
-  if (settings_of(found) != settings_of(asked)) refuse(folder, "another experiment");
-  if (!same_inputs(found, asked)) refuse(folder, "other contents of the trace or platform files");
 }
 
 /// The manifest that says which experiment the folder is of: that of a sweep without shards, or any if all say the
@@ -183,6 +200,21 @@ Json parse_record(std::string_view line, const fs::path& path, std::size_t line_
   return record;
 }
 
+std::string manifest_text(const Json& manifest) {
+  std::string text;
+  for (const auto& [key, value] : manifest.items()) {
+    text += (text.empty() ? "{\n  " : ",\n  ") + json_text(Json(key)) + ": ";
+    if (value.is_array()) {
+      std::vector<std::string> lines;
+      for (const Json& element : value) lines.push_back("\n    " + json_text(element));
+      text += fmt::format("[{}{}]", fmt::join(lines, ","), lines.empty() ? "" : "\n  ");
+    } else {
+      for (const char c : json_text(value, 2)) text.append(c == '\n' ? "\n  " : std::string_view(&c, 1));
+    }
+  }
+  return text + "\n}\n";
+}
+
 const Json* failure_of(const CaseFacts& facts, const Json& strategy, const std::vector<Json>& failures) {
   const Json is{{"trace", facts.trace},
                 {"platform", facts.platform},
@@ -212,7 +244,8 @@ SweepContents read_sweep(const fs::path& folder) {
     if (!is_it) continue;
     contents.cases.merge(cases);
     for (const Json& failure : manifest.value("failures", Json::array())) {
-      if (is_of_group(failure)) contents.failures.push_back(failure);
+      const bool is_known = std::ranges::find(contents.failures, failure) != contents.failures.end();
+      if (is_of_group(failure) && !is_known) contents.failures.push_back(failure);
     }
   }
   if (rules != nullptr) contents.identity = (*rules)["identity"];
@@ -220,15 +253,14 @@ SweepContents read_sweep(const fs::path& folder) {
       contents.identity.is_null() ? Json::object() : contents.identity.value("experiment", Json::object()),
       contents.cases);
   for (const fs::path& path : files_of(folder, "results", ".jsonl")) {
-    for (const std::string& text : read_lines(path).records) {
-      const Json record = Json::parse(text);
+    for_each_line(read_text_file(path), path, [&](std::string_view text, const Json& record) {
       for (const std::size_t point : numbers.of(record)) {
         const bool is_it = record["point"] == point;
         if (is_it || !contents.records.contains(point)) {
-          contents.records[point] = is_it ? text : numbers.numbered(record, point);
+          contents.records[point] = is_it ? std::string(text) : numbers.numbered(record, point);
         }
       }
-    }
+    });
   }
   return contents;
 }
@@ -260,17 +292,25 @@ SweepStore::SweepStore(fs::path folder, Shard shard, const Json& identity, Store
 /// What has no results yet may still be changed.
 void SweepStore::check_found() const {
   if (found() == 0) return;
-  bool is_the_same = false;
+  bool is_the_same = false, has_same_files = true;
   for (const Json& manifest : manifests_) {
-    check_compatible(folder_, manifest["identity"], identity_);
-    is_the_same |= manifest["identity"].value("experiment", Json()) == identity_.value("experiment", Json());
+    const Json& there = manifest["identity"];
+    if (settings_of(there) != settings_of(identity_)) refuse(folder_, "another experiment");
+    is_the_same |= there.value("experiment", Json()) == identity_.value("experiment", Json());
+    has_same_files &= same_inputs(there, identity_);
   }
-  const auto is_of_it = [&](const std::string& text) {
-    return has_group_of(identity_.value("experiment", Json::object()), Json::parse(text));
+  if (is_the_same && has_same_files) return;
+  const Json experiment = identity_.value("experiment", Json::object());
+  const Json files = identity_.value("inputs", Json::object());
+  const auto any = [&](auto is) { return std::ranges::any_of(own_, is) || std::ranges::any_of(of_others_, is); };
+  const auto is_of_it = [&](const FoundRecord& record) { return has_group_of(experiment, record.head); };
+  const auto is_of_its_files = [&](const FoundRecord& record) {
+    return has_group_of(experiment, record.head) && std::ranges::any_of(manifests_, [&](const Json& manifest) {
+             return same_files_of(record.head, manifest["identity"].value("inputs", Json::object()), files);
+           });
   };
-  if (!is_the_same && std::ranges::none_of(own_, is_of_it) && std::ranges::none_of(of_others_, is_of_it)) {
-    refuse(folder_, "another experiment");
-  }
+  if (!is_the_same && !any(is_of_it)) refuse(folder_, "another experiment");
+  if (!has_same_files && !any(is_of_its_files)) refuse(folder_, "other contents of the trace or platform files");
 }
 
 std::vector<Json> SweepStore::manifests_that_hold() const {
@@ -278,7 +318,7 @@ std::vector<Json> SweepStore::manifests_that_hold() const {
   for (const Json& manifest : manifests_) {
     const Json& there = manifest["identity"];
     const bool same_build = there.value("version", "") == identity_.value("version", "");
-    const bool same = same_build && settings_of(there) == settings_of(identity_) && same_inputs(there, identity_);
+    const bool same = same_build && settings_of(there) == settings_of(identity_);
     if (same) holding.push_back(manifest);
   }
   return holding;
@@ -315,7 +355,7 @@ fs::path SweepStore::start_afresh() {
   return aside;
 }
 
-Kept SweepStore::keep(const PointNumbers& numbers) {
+Kept SweepStore::keep(const PointNumbers& numbers, const std::function<std::string(std::size_t)>& key_of) {
   Kept kept;
   std::string aside;
   bool all_as_they_were = true;
@@ -325,10 +365,14 @@ Kept SweepStore::keep(const PointNumbers& numbers) {
     return same_limits(manifest["identity"].value("experiment", Json::object()), here);
   });
   const auto points_of = [&](const Json& record) {
-    return was_stopped(record) && !limits_hold ? std::vector<std::size_t>{} : numbers.of(record);
+    if (was_stopped(record) && !limits_hold) return std::vector<std::size_t>{};
+    std::vector<std::size_t> points = numbers.of(record);
+    const Json key = record.value("key", Json());
+    // Another build has other keys; that it is another one is told.
+    if (is_of_this_build(record)) std::erase_if(points, [&](std::size_t point) { return key != key_of(point); });
+    return points;
   };
-  for (const std::string& text : own_) {
-    const Json record = Json::parse(text);
+  for (const auto& [text, record] : own_) {
     const std::vector<std::size_t> points = points_of(record);
     if (points.empty() || !is_of_this_build(record)) {
       ++(points.empty() ? kept.of_other_points : kept.of_other_builds);
@@ -337,13 +381,14 @@ Kept SweepStore::keep(const PointNumbers& numbers) {
     if (!is_of_this_build(record)) continue;
     for (const std::size_t point : points) {
       const bool is_it = record["point"] == point;
-      if (is_it || !records_.contains(point)) records_[point] = is_it ? text : numbers.numbered(record, point);
+      if (is_it || !records_.contains(point)) {
+        records_[point] = is_it ? text : numbers.numbered(Json::parse(text), point);
+      }
       kept.points.insert(point);
     }
     all_as_they_were &= std::ranges::find(points, record["point"].get<std::size_t>()) != points.end();
   }
-  for (const std::string& text : of_others_) {
-    const Json record = Json::parse(text);
+  for (const auto& [text, record] : of_others_) {
     if (!is_of_this_build(record)) continue;
     const std::vector<std::size_t> points = points_of(record);
     kept.points.insert(points.begin(), points.end());
@@ -361,7 +406,7 @@ void SweepStore::append(std::size_t point, std::string_view record) {
 }
 
 void SweepStore::write_manifest(const Json& manifest) {
-  disk_.replace(manifest_, json_text(manifest, 2) + "\n");
+  disk_.replace(manifest_, manifest_text(manifest));
 }
 
 void SweepStore::sort() {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -47,6 +48,15 @@ std::string_view word_for(const Json& failure);
 /// `{"point": ...}` of one line, or InputError.
 Json parse_record(std::string_view line, const std::filesystem::path&, std::size_t line_number);
 
+/// As it is written: an element of a list a line, since there are as many as cases.
+std::string manifest_text(const Json& manifest);
+
+/// A line of results, and of what it says the keys by which its point is known.
+struct FoundRecord {
+  std::string text;
+  Json head;
+};
+
 /// What became of the records that were there when a sweep was resumed.
 struct Kept {
   std::set<std::size_t> points;  ///< that need not be run again
@@ -60,7 +70,7 @@ class SweepStore {
   /// another sweep is writing here; OutputError where it cannot be written.
   SweepStore(std::filesystem::path folder, Shard, const Json& identity, StoreDisk&);
 
-  /// Manifests of the same build and the same inputs: their facts hold.
+  /// Manifests of the same build: their facts hold for cases whose files are the same.
   std::vector<Json> manifests_that_hold() const;
 
   /// How many records the folder holds, of all shards.
@@ -71,8 +81,8 @@ class SweepStore {
   std::filesystem::path start_afresh();
 
   /// Gives the records the numbers that their points have in this experiment. This shard's records of other builds, of
-  /// points that it has no more, and that limits stopped which are others now, are set aside.
-  Kept keep(const PointNumbers&);
+  /// points that it has no more (or with another key), and that limits stopped which are others now, are set aside.
+  Kept keep(const PointNumbers&, const std::function<std::string(std::size_t point)>& key_of);
 
   const std::filesystem::path& results() const { return results_; }
 
@@ -91,7 +101,7 @@ class SweepStore {
   std::filesystem::path folder_, results_, manifest_;
   Json identity_;
   std::vector<Json> manifests_;               ///< that were there
-  std::vector<std::string> own_, of_others_;  ///< records that were there, until they are kept
+  std::vector<FoundRecord> own_, of_others_;  ///< that were there, until they are kept
   Records records_;                           ///< of this shard, by their numbers in this experiment
   Descriptor file_;
 };

@@ -141,7 +141,7 @@ class Schemas(unittest.TestCase):
     def test_keys_of_results_are_the_programs(self):
         of = self.schema["results"]
         fields = schemas.keys_of_reader("experiments/study/result_fields.cpp", "fields")
-        self.assertEqual(list(of["properties"]), ["point", "case", "build", *fields, "mesh", "timeline"])
+        self.assertEqual(list(of["properties"]), ["point", "case", "build", "key", *fields, "mesh", "timeline"])
         needed = [set(re.findall(r'"(\w+)"', schemas.list_of("experiments/sweep/record_check.cpp", name))) for name in ("in_every_record", "in_answered_records")]
         self.assertEqual([set(of["required"]) | {"point"}, set(of["then"]["required"])], needed)
 
@@ -237,7 +237,7 @@ engine: event
         for asked in (("-s", "rotor"), ("-s", "store_all", "--optimizer", "adam", "--allocator", "cuda")):
             said = json.loads(ran("simulate", "-t", "uniform:6", "-p", "ideal", *asked, "--json").stdout)
             self.assertIsNone(complaint(self.validator["results"], said))
-            self.assertEqual(set(said), set(self.schema["results"]["properties"]) - {"point", "case", "build", "mesh", "timeline"})
+            self.assertEqual(set(said), set(self.schema["results"]["properties"]) - {"point", "case", "build", "key", "mesh", "timeline"})
 
     # The program as an oracle.
 

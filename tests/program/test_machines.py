@@ -12,11 +12,15 @@ import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+import killed_sweeps
+from turns import eleventh
 
 PROGRAM = next((pathlib.Path(word).resolve() for word in sys.argv[1:] if word.endswith("plimsoll")), None)
 EXPERIMENT = """format: plimsoll.experiment.v1
@@ -36,6 +40,10 @@ def results_of(folder):
     """The results without what is measured."""
     text = pathlib.Path(folder, "results.jsonl").read_text()
     return re.sub(r'"solve_s":[^,}]*,"simulate_s":[^,}]*', "", text)
+
+
+def records_of(folder):
+    return [json.loads(line) for line in pathlib.Path(folder, "results.jsonl").read_text().splitlines()]
 
 
 class Machines(unittest.TestCase):
@@ -109,6 +117,72 @@ class Ranks(Machines):
         self.assertEqual(results_of(self.folder / "ranks"), self.expected())
 
 
+class Databases(Machines):
+    def test_rows_are_those_of_the_records(self):
+        for k in (2, 1):
+            self.swept(self.experiment, "-o", self.folder / "shards", "--shard", f"{k}/2", "-q")
+        self.swept(self.experiment, "-o", self.folder / "whole", "-q")
+        for name, of in (("one", "shards"), ("two", "one"), ("other", "whole")):
+            subprocess.run([PROGRAM, "merge", self.folder / of, "-o", self.folder / name], check=True, capture_output=True)
+        files = {name: (self.folder / name / "results.sqlite").read_bytes() for name in ("one", "two")}
+        self.assertEqual(files["one"], files["two"])
+        database = sqlite3.connect(self.folder / "one/results.sqlite")
+        self.addCleanup(database.close)
+        database.row_factory = sqlite3.Row
+        rows = database.execute("select * from results order by point").fetchall()
+        records = records_of(self.folder / "one")
+        self.assertEqual(len(rows), 120)
+        seen = set()
+        for row, record in zip(rows, records, strict=True):
+            for column in row.keys():
+                value = record.get(column)
+                if isinstance(value, (dict, list)):
+                    continue  # the column has its one number
+                seen.add(column)
+                self.assertEqual(row[column], value, column)
+        self.assertGreater(len(seen), 30)
+        self.assertEqual(list(rows[0].keys())[:4], ["point", "case", "build", "key"])
+        cases = database.execute("select trace, micro_batches, lower_bound_bytes from cases order by \"case\"").fetchall()
+        manifest = json.loads((self.folder / "one/manifest.json").read_text())
+        self.assertEqual([tuple(case) for case in cases],
+                         [(c["trace"], c["micro_batches"], c["lower_bound_bytes"]) for c in manifest["cases"]])
+
+
+class Caches(Machines):
+    def test_two_experiments_share_answers(self):
+        cache = self.folder / "cache"
+        self.swept(self.experiment, "-o", self.folder / "first", "--cache", cache)
+        other = self.folder / "other.yaml"
+        other.write_text(EXPERIMENT.replace("[store_all, rotor, ", "[periodic, rotor, ").replace("{6..9}", "{7..10}"))
+        self.swept(other, "-o", self.folder / "alone")
+        files = sorted(file for file in cache.rglob("*") if file.is_file())
+        self.assertEqual(len(files), 120)
+        for torn, text in zip(files, ("", "{", '{"key": 1}', "null\n")):  # as power cuts leave them
+            torn.write_text(text)
+        run = self.swept(other, "-o", self.folder / "second", "--cache", cache)
+        self.assertEqual(results_of(self.folder / "second"), results_of(self.folder / "alone"))
+        shared = int(re.search(r", (\d+) of them from the cache", run.stderr)[1])
+        self.assertTrue(64 - 4 <= shared <= 64, run.stderr)  # four cases with two strategies, micro-batches of 1 and 2
+        taken = {row["key"]: row["solve_s"] for row in records_of(self.folder / "first")}
+        rows = records_of(self.folder / "second")
+        self.assertEqual(sum(taken.get(row["key"], -1) == row["solve_s"] for row in rows), shared)
+        run = self.swept(other, "-o", self.folder / "third", "--cache", cache)
+        self.assertIn("120 of 120 points in ", run.stderr)
+        self.assertIn(", 120 of them from the cache", run.stderr)
+
+    def test_a_file_is_no_cache(self):
+        run = self.swept(self.experiment, "-o", self.folder / "out", "--cache", self.experiment, code=2)
+        self.assertRegex(run.stderr, "^--cache: '.*e.yaml' cannot be a folder: ")
+
+
+class Killed(Machines):
+    @eleventh(6)
+    def test_no_row_is_lost_or_doubled(self):
+        killer, said = killed_sweeps.disturb(PROGRAM, 4, int(os.environ.get("PLIMSOLL_TURN", "0")), self.folder)
+        self.assertEqual(sum(killer.counts.values()), 4)
+        print(said, file=sys.stderr)
+
+
 class SlurmScripts(Machines):
     def test_a_stand_in_runs_both_jobs(self):
         sbatch = self.folder / "bin/sbatch"
@@ -136,7 +210,8 @@ esac
         run = subprocess.run([PROGRAM, "sweep", self.experiment, "-o", self.folder / "out", "--slurm", "3"],
                              capture_output=True, text=True, env={**os.environ, "PATH": str(self.folder)})
         self.assertEqual(run.returncode, 2, run.stderr)
-        self.assertIn("--slurm: there is no sbatch here; --slurm-script prints the scripts instead", run.stderr)
+        self.assertEqual(run.stderr, "--slurm: there is no sbatch here; --slurm-script prints the scripts instead\n")
+        self.assertFalse((self.folder / "out").exists())
 
     def test_script(self):
         run = self.swept(self.experiment, "-o", self.folder / "out", "--slurm", "64", "--slurm-script", "--slurm-options",

@@ -15,6 +15,8 @@ const std::vector<std::pair<std::regex, std::string>> headers{
     {std::regex(R"(^yaml-cpp/)"), "yaml-cpp"},
     {std::regex(R"(^nlohmann/)"), "nlohmann-json"},
     {std::regex(R"(^zlib\.h$)"), "zlib"},
+    {std::regex(R"(^sqlite3\.h$)"), "SQLite"},
+    {std::regex(R"(^xxhash\.h$)"), "xxHash"},
     {std::regex(R"(^fmt/)"), "fmt"},
     {std::regex(R"(^boost/)"), "Boost"},
     {std::regex(R"(^CLI/)"), "CLI11"},

@@ -1,6 +1,6 @@
 // Folders of sweeps made one: what is there once, what contradicts, and that nothing depends on who answered it.
 
-#include "experiments/sweep/merge.h"
+#include "experiments/merge/merge.h"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -95,7 +95,7 @@ std::string csv_row(const std::map<std::string, std::string>& cells) {
     row += cell->second;
     ++said;
   };
-  for (const char* column : {"point", "case", "build"}) add(column);
+  for (const char* column : {"point", "case", "build", "key"}) add(column);
   for (const ResultField& field : result_fields()) {
     if (is_in_tables(field)) add(std::string(field.name));
   }
@@ -109,7 +109,7 @@ TEST_CASE("the table of results has a row a point, the same columns always, and 
   std::getline(csv, line);
   CHECK(line == "# test");
   std::getline(csv, line);
-  CHECK(line.starts_with("point,case,build,trace,platform,strategy,micro_batches,"));
+  CHECK(line.starts_with("point,case,build,key,trace,platform,strategy,micro_batches,"));
   CHECK(line.ends_with(",solve_s,simulate_s"));
   CHECK(line.find("devices") == std::string::npos);
   std::getline(csv, line);
@@ -293,11 +293,11 @@ TEST_CASE("a report draws the same figures every time", "[report][eleventh-4]") 
   write_sweep_to(folder);
   for (const char* where : {"first", "second"}) {
     const std::vector<std::filesystem::path> files = write_report({folder.path}, folder.path / where, "test");
-    CHECK(files.size() == 9);
+    CHECK(files.size() == 10);
     for (const std::filesystem::path& file : files) CHECK(std::filesystem::file_size(file) > 100);
   }
   for (const char* name : {"worked_example-ideal.svg", "worked_example-ideal.pdf", "worked_example-ideal-timelines.svg",
-                           "report.html", "results.csv"}) {
+                           "report.html", "results.csv", "results.sqlite"}) {
     INFO(name);
     CHECK(read_text_file(folder.path / "first" / name) == read_text_file(folder.path / "second" / name));
   }
@@ -331,8 +331,8 @@ TEST_CASE("a report shows the load line of its folder before all figures", "[rep
   write_sweep_to(folder);
   write_json_file(folder.path / "load.json", load_of_one());
   const std::vector<std::filesystem::path> files = write_report({folder.path}, folder.path / "out", "test");
-  REQUIRE(files.size() == 12);
-  CHECK(files[3] == folder.path / "out" / "load.svg");
+  REQUIRE(files.size() == 13);
+  CHECK(files[4] == folder.path / "out" / "load.svg");
   for (const std::filesystem::path& file : files) CHECK(std::filesystem::file_size(file) > 100);
   const Json data = Json::parse(read_text_file(folder.path / "out" / "report.json"));
   CHECK(data["load"] == load_of_one());
@@ -343,7 +343,7 @@ TEST_CASE("a report shows the load line of its folder before all figures", "[rep
     Json none = load_of_one();
     none["lines"][0].update({{"largest", nullptr}, {"next", nullptr}, {"points", Json::array()}});
     write_json_file(folder.path / "load.json", none);
-    CHECK(write_report({folder.path}, folder.path / "none", "test").size() == 9);
+    CHECK(write_report({folder.path}, folder.path / "none", "test").size() == 10);
     CHECK(Json::parse(read_text_file(folder.path / "none" / "report.json"))["load"] == none);
   }
 }
@@ -352,7 +352,7 @@ TEST_CASE("a report of a folder that has a load line alone shows that", "[report
   if (!matplotlib_is_here()) return;
   const TemporaryFolder folder;
   write_json_file(folder.path / "load.json", load_of_one());
-  CHECK(write_report({folder.path}, folder.path / "out", "test").size() == 6);
+  CHECK(write_report({folder.path}, folder.path / "out", "test").size() == 7);
   const Json data = Json::parse(read_text_file(folder.path / "out" / "report.json"));
   CHECK(data["load"] == load_of_one());
   CHECK(data["figures"].empty());

@@ -108,6 +108,10 @@ TEST_CASE("budgets lie evenly between their ends, which are among them", "[sweep
   CHECK(evenly(Bytes{0}, Bytes{10}, 4) == std::vector{Bytes{0}, Bytes{3}, Bytes{6}, Bytes{10}});
   CHECK(evenly(Bytes{7}, Bytes{7}, 2) == std::vector{Bytes{7}, Bytes{7}});
   CHECK(evenly(Bytes{0}, largest_bytes, 10000).back() == largest_bytes);
+  CHECK(by_ratio(Bytes{1}, Bytes{64}, 4) == std::vector{Bytes{1}, Bytes{4}, Bytes{16}, Bytes{64}});
+  CHECK(by_ratio(Bytes{10}, Bytes{20}, 3) == std::vector{Bytes{10}, Bytes{14}, Bytes{20}});
+  CHECK(by_ratio(Bytes{7}, Bytes{7}, 3) == std::vector{Bytes{7}, Bytes{7}, Bytes{7}});
+  CHECK(by_ratio(Bytes{1}, largest_bytes, 10000).back() == largest_bytes);
 }
 
 TEST_CASE("the shards of an experiment share out its groups", "[sweep]") {
@@ -218,8 +222,21 @@ TEST_CASE("other contents of a trace or platform file are another sweep, whateve
   CHECK(complaint_of_sweep(folder / "e.yaml", folder / "out", true) == refusal);
   write_text_file(folder / "t.json", trace);
   CHECK(complaint_of_sweep(folder / "e.yaml", folder / "out", true).empty());
+  // Of the other platform all is as it was: only what is of the changed one runs again.
+  const std::string before = read_text_file(folder / "out" / "results.jsonl");
+  const std::string of_ideal = before.substr(0, before.find('\n') + 1), of_file = before.substr(of_ideal.size());
   write_text_file(folder / "p.yaml", platform + "# more\n");
-  CHECK(complaint_of_sweep(folder / "e.yaml", folder / "out", true) == refusal);
+  REQUIRE(run(folder / "e.yaml", folder / "out", 1, true) == 0);
+  const std::string after = read_text_file(folder / "out" / "results.jsonl");
+  CHECK(after.starts_with(of_ideal));
+  CHECK(after.size() > of_ideal.size());
+  CHECK(Json::parse(after.substr(of_ideal.size()))["key"] != Json::parse(of_file)["key"]);
+  CHECK(read_text_file(folder / "out" / "results.jsonl.previous") == of_file);
+  // And none of it where the program was killed before it had set the old rows aside.
+  write_text_file(folder / "out" / "results.jsonl", before);
+  REQUIRE(run(folder / "e.yaml", folder / "out", 1, true) == 0);
+  CHECK(read_text_file(folder / "out" / "results.jsonl").starts_with(of_ideal));
+  CHECK(read_text_file(folder / "out" / "results.jsonl.previous-2") == of_file);
 }
 
 /// Replaces a file as soon as the sweep's folder is first written to: the inputs have been read by then.
@@ -438,6 +455,22 @@ TEST_CASE("every name and file is looked at before anything is planned, and a dr
   CHECK_THROWS_AS(asked_for("h2000"), InputError);
   CHECK_THROWS_AS(run(folder / "e.yaml", folder / "out"), InputError);
   CHECK(!fs::exists(folder / "out"));
+}
+
+TEST_CASE("budgets may be at equal ratios", "[sweep]") {
+  const TemporaryFolder folder;
+  const std::string head =
+      "format: plimsoll.experiment.v1\nname: n\ntraces: ['uniform:6']\nplatforms: ideal\nstrategies: store_all\n"
+      "engine: event\nmemory: {from: FROM, to: 16 MB, count: 5, scale: log}\n";
+  write_text_file(folder / "e.yaml", std::regex_replace(head, std::regex("FROM"), "1 MB"));
+  REQUIRE(run(folder / "e.yaml", folder / "out") == 0);
+  CHECK(read_sweep(folder / "out").cases.at(0).budgets ==
+        std::vector<std::optional<Bytes>>{Bytes{1'000'000}, Bytes{2'000'000}, Bytes{4'000'000}, Bytes{8'000'000},
+                                          Bytes{16'000'000}});
+  write_text_file(folder / "e.yaml", std::regex_replace(head, std::regex("FROM"), "0 B"));
+  CHECK(complaint_of_sweep(folder / "e.yaml", folder / "none", false) ==
+        (folder / "e.yaml").string() + ":7:9: memory: from 0 B there are no ratios");
+  CHECK(!fs::exists(folder / "none"));
 }
 
 TEST_CASE("budgets may be shares of the peak of store_all", "[sweep]") {

@@ -1,9 +1,10 @@
-#include "experiments/sweep/merge.h"
+#include "experiments/merge/merge.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "experiments/merge/results_database.h"
 #include "experiments/study/build_name.h"
 #include "experiments/sweep/selection.h"
 #include "sim/io/input_error.h"
@@ -103,7 +104,7 @@ void join_record(SweepContents& joint, const PointNumbers& numbers, const std::s
                  const NamedContents& from) {
   const Json record = Json::parse(text);
   for (const std::size_t point : numbers.of(record)) {
-    const auto [known, is_new] = joint.records.emplace(point, numbers.numbered(record, point));
+    const auto [known, is_new] = joint.records.emplace(point, numbers.as(point, record, text));
     if (is_new || answer_alone(known->second) == answer_alone(text)) continue;
     refuse_merging(
         from, fmt::format("answers {} for {} on {} otherwise than a folder before it", record.value("strategy", ""),
@@ -177,6 +178,7 @@ SweepContents merged(const std::vector<NamedContents>& all) {
   for (const NamedContents& each : all) {
     if (each.contents.identity.is_null()) refuse_merging(each, "holds no sweep");
   }
+  if (all.size() == 1) return all.front().contents;
   SweepContents joint;
   joint.identity = {
       {"version", common_version(all)}, {"experiment", joined_experiment(all)}, {"inputs", joined_inputs(all)}};
@@ -208,7 +210,8 @@ MergeCount merge_sweeps(const std::vector<fs::path>& folders, const fs::path& in
   std::string text;
   for (const auto& [unused, record] : joint.records) text.append(record) += '\n';
   disk.replace(into / "results.jsonl", text);
-  disk.replace(into / "manifest.json", json_text(merged_manifest(joint, count, command_line), 2) + "\n");
+  disk.replace(into / "results.sqlite", results_database(joint));
+  disk.replace(into / "manifest.json", manifest_text(merged_manifest(joint, count, command_line)));
   return count;
 }
 
