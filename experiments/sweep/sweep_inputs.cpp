@@ -13,6 +13,7 @@
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/compose/parts/passes.h"
+#include "strategies/compose/transformed.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 
@@ -46,7 +47,8 @@ void read_all(std::size_t elements, std::string& complaints, Read read) {
   }
 }
 
-/// Ranks change it, and pipelines take graphs as chains of their stages: what they say of it needs plans.
+/// Ranks change it, and pipelines take graphs as chains of their stages, planners of chains cut them: what they say of
+/// it needs plans.
 bool changes_model(const Pass& pass) {
   const bool takes_chains = pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
   return takes_chains || changes_problem(*pass.strategy);
@@ -69,7 +71,8 @@ SweepInputs::SweepInputs(const ExperimentFile& file) {
 
 GroupRefusal SweepInputs::refusal(const Question& question) const {
   if (!traces_.contains(question.trace)) return {};
-  const bool unknown = std::ranges::any_of(question.strategy.passes, changes_model);
+  const bool unknown =
+      std::ranges::any_of(question.strategy.passes, changes_model) || cuts_graphs_itself(question.strategy.passes);
   Question of_case = question;
   of_case.strategy = {};
   try {

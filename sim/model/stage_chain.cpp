@@ -12,6 +12,7 @@
 #include "sim/model/device_classes.h"
 #include "sim/model/graph_updates.h"
 #include "sim/model/stage_exchanges.h"
+#include "sim/ops/layers.h"
 
 namespace plimsoll {
 namespace {
@@ -32,13 +33,18 @@ struct StageOps {
 
 class ChainOfGraph {
  public:
-  ChainOfGraph(Problem problem, Backward backward, Unread unread)
-      : problem_(std::move(problem)), graph_(problem_.graph), backward_(backward), unread_(unread) {}
+  ChainOfGraph(Problem problem, Backward backward, Unread unread, Inner inner)
+      : problem_(std::move(problem)), graph_(problem_.graph), backward_(backward), unread_(unread), inner_(inner) {}
 
   Problem run() {
     if (device_classes(problem_.platform, problem_.platform.devices.size()).one.size() > 1) {
       throw NotAChain{"devices of '" + problem_.platform.name +
                       "' are not alike: its times as a chain are of one kind"};
+    }
+    if (backward_ == Backward::split && inner_ == Inner::apart) {
+      throw NotAChain{
+          "which of the tensors that a stage saves stay for its weight gradient is not known, so that they "
+          "cannot be packed where backwards are split"};
     }
     gather_stages();
     find_uses();
@@ -49,8 +55,8 @@ class ChainOfGraph {
       if (device.model.empty()) device.model = "as planned";  // a name by which the times hold
     }
     chain_.source.device = problem_.platform.devices.front().model;
-    for (std::size_t i = 0; i < stages_.size(); ++i) add_stage(i);
     add_boundaries();
+    for (std::size_t i = 0; i < stages_.size(); ++i) add_stage(i);
     if (unread_ == Unread::stay) add_unread();
     Problem made = problem_;
     made.chain = with_loss(chain_);
@@ -58,7 +64,7 @@ class ChainOfGraph {
     within_.resize(made.chain->stages.size());
     const Chain without_waits = *made.chain;
     add_exchanges(*made.chain, exchanges_, gathers_ahead());
-    made.index = chain_graph(*made.chain, Optimizer::none, backward_);
+    made.index = chain_graph(*made.chain, Optimizer::none, backward_, States::by_dtype, inner_);
     made.graph = std::move(made.index->graph);
     made.index->graph = {};
     state_exchanges(made.graph, *made.index, without_waits, *made.chain, within_);
@@ -162,13 +168,13 @@ class ChainOfGraph {
 
   /// What passes a stage by is made and counted once.
   void add_boundaries() {
-    if (std::ranges::all_of(stages_, [](const StageOps& ops) { return ops.output.size() < 2; })) return;
-    std::map<StorageId, std::uint32_t> number;
+    const bool are_single = std::ranges::all_of(stages_, [](const StageOps& ops) { return ops.output.size() < 2; });
+    if (are_single && inner_ == Inner::together) return;
     const auto boundary = [&](const std::vector<TensorId>& tensors) {
       std::vector<std::uint32_t>& made = chain_.boundaries.emplace_back();
       for (const TensorId t : tensors) {
         const auto next = static_cast<std::uint32_t>(chain_.tensors.size());
-        const auto [place, is_new] = number.try_emplace(graph_[t].storage, next);
+        const auto [place, is_new] = boundary_tensors_.try_emplace(graph_[t].storage, next);
         if (is_new) chain_.tensors.push_back({graph_[t].name, bytes(t), graph_[t].shape, graph_[t].dtype});
         made.push_back(place->second);
       }
@@ -279,10 +285,45 @@ class ChainOfGraph {
     stage.forward_nograd_workspace = beyond(most_made(ops.forward, is_output), stage.output - passed);
     stage.backward_workspace = stage.backward_accumulate_workspace = beyond(
         most_made(ops.backward, [&](TensorId t) { return is_among(ops.input_gradients, t); }), stage.input_gradient);
+    if (inner_ == Inner::apart) list_saved(stage, ops, input);
     add_parameters(stage, ops);
     chain_.stages.push_back(std::move(stage));
     exchanges_.push_back(exchanges_beside(problem_, ops.forward, ops.backward));
     within_.push_back(exchanges_by_axis(problem_, ops.forward, ops.backward, weight_ops(ops.backward)));
+  }
+
+  void list_saved(Stage& stage, const StageOps& ops, const std::vector<TensorId>& input) const {
+    for (const TensorId t : ops.inner) {
+      stage.inner.push_back({graph_[t].name, bytes(t), graph_[t].shape, graph_[t].dtype, uses_in(ops.backward, t)});
+    }
+    std::set<StorageId> listed;
+    for (const auto* boundary : {&input, &ops.output}) {
+      for (const TensorId t : *boundary) {
+        std::vector<LayerUse> uses = uses_in(ops.backward, t);
+        if (uses.empty() || !listed.insert(graph_[t].storage).second) continue;
+        stage.boundary_uses.push_back({boundary_tensors_.at(graph_[t].storage), std::move(uses)});
+      }
+    }
+  }
+
+  /// By the layers of the ops that read it.
+  std::vector<LayerUse> uses_in(const std::vector<std::size_t>& backward, TensorId t) const {
+    std::vector<LayerUse> uses;
+    const auto& readers = readers_[graph_[t].storage.index];
+    for (const std::size_t o : backward) {
+      if (std::ranges::find(readers, o) == readers.end()) continue;
+      LayerUse use{.by = layer_of(graph_.ops[o])};
+      use.is_result = is_made_by(use.by, t);
+      if (use.by == SavedBy::conv) use.kernel = kernel_of(graph_, graph_.ops[o]);
+      if (std::ranges::find(uses, use) == uses.end()) uses.push_back(use);
+    }
+    return uses;
+  }
+
+  bool is_made_by(SavedBy layer, TensorId t) const {
+    return std::ranges::any_of(graph_.ops, [&](const Op& op) {
+      return op.phase == Phase::forward && layer_of(op) == layer && is_among(op.outputs, t);
+    });
   }
 
   /// What the names of its ops begin with, up to a dot: `layer3.attention`; else its number.
@@ -442,6 +483,7 @@ class ChainOfGraph {
   const Graph& graph_;
   Backward backward_;
   Unread unread_;
+  Inner inner_;
   Chain chain_;
   std::vector<StageExchanges> exchanges_;  // by stage
   std::vector<PassExchanges> within_;
@@ -449,15 +491,16 @@ class ChainOfGraph {
   std::vector<std::size_t> stage_of_;  // by op; nowhere: an update
   std::vector<std::vector<std::size_t>> readers_;
   std::set<StorageId> trained_;
-  std::map<StorageId, std::size_t> parameters_;         // number in the chain
+  std::map<StorageId, std::size_t> parameters_;  // number in the chain
+  std::map<StorageId, std::uint32_t> boundary_tensors_;
   std::map<StorageId, std::string> stage_of_gradient_;  // the stage that makes it
 };
 
 }  // namespace
 
-std::variant<Problem, std::string> as_chain(Problem problem, Backward backward, Unread unread) {
+std::variant<Problem, std::string> as_chain(Problem problem, Backward backward, Inner inner, Unread unread) {
   try {
-    return ChainOfGraph(std::move(problem), backward, unread).run();
+    return ChainOfGraph(std::move(problem), backward, unread, inner).run();
   } catch (NotAChain& cannot) {
     return std::move(cannot.why);
   }

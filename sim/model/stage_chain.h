@@ -4,6 +4,7 @@
 #include <string>
 #include <variant>
 
+#include "sim/model/chain_graph.h"
 #include "sim/model/problem.h"
 
 namespace plimsoll {
@@ -16,10 +17,12 @@ enum class Unread : bool { left_out, stay };
 ///  - A stage's forward and backward are its ops one after the other, collectives within them too. Those beside them
 ///    run beside the neighbours (core/stage_exchanges.h), those of the updates beside the backward.
 ///  - What its backward reads is kept whole until the backward ends; what else its ops make is workspace.
+///  - Where compression is to choose (Inner::apart), each tensor that a backward reads is one of its own, with the
+///    layers that use it.
 ///  - Where several tensors go on between two stages, those that pass a stage by are there once (Chain::boundaries).
 ///    Their gradients are one tensor for each boundary: what passes by counts twice while a backward runs.
 /// Or in one sentence why there is none: ops of a stage that are apart, a value that an earlier stage reads, devices
-/// that are not alike.
-std::variant<Problem, std::string> as_chain(Problem, Backward, Unread = Unread::left_out);
+/// that are not alike, tensors apart and split backwards.
+std::variant<Problem, std::string> as_chain(Problem, Backward, Inner = Inner::together, Unread = Unread::left_out);
 
 }  // namespace plimsoll

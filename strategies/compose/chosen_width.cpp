@@ -79,7 +79,7 @@ std::variant<Decisions, std::string> at_chosen_width(const Problem& problem, std
     }
     try {
       Problem folded = for_planners(behind_splits(std::get<Problem>(std::move(of_rank)), passes.subspan(1)), true,
-                                    backward_for(passes), splits.strategy->name);
+                                    backward_for(passes), splits.strategy->name, inner_for(passes));
       folded.transformed = true;
       const PipelineMerit merit = pipeline_merit(folded, *pipeline_of(passes), memory);
       if (best && !(merit < best->first)) continue;

@@ -22,22 +22,29 @@ bool plans_stages(const Pass& pass) {
          (pass.strategy->family == Family::hybrid && pass.strategy->partitions());
 }
 
-/// A graph whose ops are of stages, for pipelines of these.
+/// A graph whose ops are of stages, for pipelines of these; else cut into some, for planners of chains.
 Problem as_stages(Problem problem, std::span<const Pass> passes) {
+  if (!problem.chain && cuts_graphs_itself(passes)) {
+    std::variant<Problem, std::string> chain = chain_strategy.transform(problem, pass_of(chain_strategy).options);
+    if (const std::string* why = std::get_if<std::string>(&chain)) throw InputError("chain: " + *why);
+    problem = std::get<Problem>(std::move(chain));
+  }
   const auto cuts_chains = [](const Pass& pass) {
     return pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
   };
   const auto pipeline = std::ranges::find_if(passes, cuts_chains);
-  const bool must_split = problem.of_ops && problem.index->weight.empty() && backward_for(passes) == Backward::split;
-  if (!must_split && (problem.chain || pipeline == passes.end())) return problem;
-  if (must_split) {  // a transform has made the chain, with whole backwards
+  const bool is_split = backward_for(passes) == Backward::split, is_apart = inner_for(passes) == Inner::apart;
+  const bool is_again = problem.of_ops && problem.chain &&
+                        ((is_split && problem.index->weight.empty()) || (is_apart && !lists_saved(*problem.chain)));
+  if (!is_again && (problem.chain || pipeline == passes.end())) return problem;
+  if (is_again) {  // a transform has made the chain, with whole backwards and what each saves together
     problem.graph = *problem.of_ops;
     problem.chain.reset();
   }
   std::variant<Problem, std::string> made =
-      as_chain(std::move(problem), backward_for(passes), must_split ? Unread::stay : Unread::left_out);
+      as_chain(std::move(problem), backward_for(passes), inner_for(passes), is_again ? Unread::stay : Unread::left_out);
   if (const std::string* why = std::get_if<std::string>(&made)) {
-    throw InputError(fmt::format("{}: {}", (must_split ? passes.begin() : pipeline)->strategy->name, *why));
+    throw InputError(fmt::format("{}: {}", (is_again ? passes.begin() : pipeline)->strategy->name, *why));
   }
   Problem chain = std::get<Problem>(std::move(made));
   chain.notes.push_back(
@@ -110,7 +117,7 @@ std::variant<Problem, Refused> transformed_by(Problem problem, std::span<const P
   }
   if (!problem.mesh) return as_stages(std::move(problem), passes);
   return for_planners(std::move(problem), std::ranges::any_of(passes, plans_stages), backward_for(passes),
-                      passes.front().strategy->name);
+                      passes.front().strategy->name, inner_for(passes));
 }
 
 }  // namespace
@@ -124,6 +131,12 @@ std::vector<Pass> memory_passes(std::span<const Pass> passes) {
   const bool is_joint = cuts_operators && std::ranges::any_of(passes, is_cut_jointly);
   memory.push_back(pass_of(is_joint ? rotor_strategy : store_all_strategy));
   return memory;
+}
+
+bool cuts_graphs_itself(std::span<const Pass> passes) {
+  const auto cuts = [](const Pass& pass) { return pass.strategy->partitions(); };
+  const auto plans_chains = [](const Pass& pass) { return pass.strategy->chains_only; };
+  return std::ranges::none_of(passes, cuts) && std::ranges::any_of(passes, plans_chains);
 }
 
 bool is_for(const Problem& problem, std::span<const Pass> passes) {

@@ -27,6 +27,9 @@ Backward backward_for(std::span<const Pass>);
 /// Whether its stages' saved tensors must be apart (ProblemOptions::inner).
 Inner inner_for(std::span<const Pass>);
 
+/// Whether graphs become chains for a planner of chains: not where ops are placed, nor where a pipeline cuts.
+bool cuts_graphs_itself(std::span<const Pass>);
+
 /// How many micro-batches of the transformed problem these passes make of each.
 std::uint32_t slices_of(std::span<const Pass>);
 

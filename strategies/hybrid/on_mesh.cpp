@@ -258,7 +258,7 @@ std::uint32_t devices_left(const Problem& problem) {
   return std::max<std::uint32_t>(static_cast<std::uint32_t>(problem.platform.devices.size()) / ranks, 1);
 }
 
-Problem for_planners(Problem problem, bool plans_stages, Backward backward, std::string_view strategy) {
+Problem for_planners(Problem problem, bool plans_stages, Backward backward, std::string_view strategy, Inner inner) {
   const auto or_throw = [&]<class Value>(std::variant<Value, std::string> made) {
     if (const std::string* why = std::get_if<std::string>(&made)) {
       throw InputError(fmt::format("{}: {}", strategy, *why));
@@ -270,7 +270,7 @@ Problem for_planners(Problem problem, bool plans_stages, Backward backward, std:
   for (std::string& note : times.unequal_axes()) problem.notes.push_back(std::move(note));
   if (problem.states) keep_own_roots(problem.graph, problem.optimizers(), problem.update_kernels);
   problem.platform = or_throw(folded(problem.platform, *problem.mesh));
-  if (plans_stages && !problem.chain) problem = or_throw(as_chain(std::move(problem), backward));
+  if (plans_stages && !problem.chain) problem = or_throw(as_chain(std::move(problem), backward, inner));
   return problem;
 }
 

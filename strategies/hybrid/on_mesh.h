@@ -44,7 +44,7 @@ std::uint32_t devices_left(const Problem&);
 
 /// What planners see: one device of the platform stands for all ranks of the mesh, collectives have their times and,
 /// where a strategy plans by stages, the graph is a chain of its stages. Throws InputError where that cannot be.
-Problem for_planners(Problem, bool plans_stages, Backward, std::string_view strategy);
+Problem for_planners(Problem, bool plans_stages, Backward, std::string_view strategy, Inner = Inner::together);
 
 // Replicas that each train on their own micro-batches: data parallelism, whole or with shares of what it keeps (ZeRO).
 

@@ -141,7 +141,7 @@ std::variant<Problem, std::string> as_narrow_chain(const Problem& problem, const
   if (stages.count() < 2) return fmt::format("'{}' has no place in its forward where one value alone goes on", name);
   Problem staged = problem;
   for (std::size_t o = 0; o < staged.graph.ops.size(); ++o) staged.graph.ops[o].stage = stages.stage_of()[o];
-  std::variant<Problem, std::string> made = as_chain(std::move(staged), Backward::whole, Unread::stay);
+  std::variant<Problem, std::string> made = as_chain(std::move(staged), Backward::whole, Inner::together, Unread::stay);
   if (Problem* chain = std::get_if<Problem>(&made)) {
     chain->notes.push_back(
         fmt::format("'{}' is planned as a chain of {} stages: within a stage all ops run again, or none", name,

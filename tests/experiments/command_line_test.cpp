@@ -352,10 +352,10 @@ TEST_CASE("wrong words on the command line exit with 2 and one line that says wh
        "--micro-batches: expected a whole number from 1 to 1000000, found '0'\n"},
       {"simulate --strategy rotor --engine simgird " + on_example,
        "--engine: expected simgrid or event, found 'simgird'; did you mean 'simgrid'?\n"},
-      {"simulate --strategy 'adam8bit | rotor' --optimizer adam --trace resnet18_ops_b8_cpu --platform ideal",
-       "--strategy:1:12: strategy 'rotor' works on chain traces only, and 'resnet18_b8_ops' is a graph trace; "
+      {"simulate --strategy 'heft | rotor' --optimizer adam --trace resnet18_ops_b8_cpu --platform ideal",
+       "--strategy:1:8: strategy 'rotor' works on chain traces only, and 'resnet18_b8_ops' is a graph trace; "
        "'chain|rotor' cuts it into stages\n"
-       "  adam8bit | rotor\n             ^\n"},
+       "  heft | rotor\n         ^\n"},
       {"simulate --strategy '  pool(tensors=conv.input, k=64)' --platform ideal --trace "
        "resnet:blocks=4,channels=8,picture=8,batch=2,view=graph",
        "--strategy:1:30: pool: k=64 is larger than every map that tensors=conv.input names (the largest is 2)\n"

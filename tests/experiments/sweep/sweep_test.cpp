@@ -292,19 +292,19 @@ TEST_CASE("a strategy that refuses a trace is named so in report and table, and 
   const TemporaryFolder folder;
   const std::string head = "format: plimsoll.experiment.v1\nname: n\nplatforms: ideal\nengine: event\n";
   write_text_file(folder / "e.yaml", head +
-                                         "strategies: [rotor, greedy_recompute]\n"
+                                         "strategies: [quantize, greedy_recompute]\n"
                                          "traces: ['uniform:6', 'gpt4_ops_w256_t128_b4_cpu']\n");
   CHECK(run(folder / "e.yaml", folder / "out") == 2);
   const SweepContents contents = read_sweep(folder / "out");
   const Json figures = report_data(contents, "test")["figures"];
   REQUIRE(figures.size() == 2);
-  CHECK(figures[0]["series"][0]["note"] == "");
-  CHECK(figures[0]["series"][0]["reason"].is_null());
-  CHECK(figures[1]["series"][0]["note"] == "refused");
-  const auto reason = figures[1]["series"][0]["reason"].get<std::string>();
-  CHECK(reason.find("'rotor' works on chain traces only") != std::string::npos);
-  CHECK(figures[1]["series"][1]["note"] == "");
-  CHECK(report_table(contents).find("  refused rotor: " + reason) != std::string::npos);
+  CHECK(figures[1]["series"][0]["note"] == "");
+  CHECK(figures[1]["series"][0]["reason"].is_null());
+  CHECK(figures[0]["series"][0]["note"] == "refused");
+  const auto reason = figures[0]["series"][0]["reason"].get<std::string>();
+  CHECK(reason.find("the stages of 'uniform:6' list none") != std::string::npos);
+  CHECK(figures[0]["series"][1]["note"] == "");
+  CHECK(report_table(contents).find("  refused quantize: " + reason) != std::string::npos);
 
   const auto refused = [&](const std::string& words) {
     write_text_file(folder / "none.yaml", head + words);
