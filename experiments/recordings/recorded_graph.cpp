@@ -132,6 +132,64 @@ StepRecording read_step_recording(const std::filesystem::path& path) {
   return made;
 }
 
+/// An operator's arguments as text: `[1, 1]`, `False`; tensors are empty.
+std::vector<std::string> recorded_values(const std::string& values) {
+  std::vector<std::string> made;
+  if (!values.starts_with('[')) return made;
+  JsonDocument document(values, "Concrete Inputs");
+  document.read([&](JsonCursor root) {
+    root.array([&](JsonCursor one) { made.push_back(one.is_word() ? one.string() : one.compact()); });
+  });
+  document.throw_if_any();
+  return made;
+}
+
+/// Of a list of whole numbers; what is none ends it.
+std::vector<std::int64_t> numbers_of(std::string_view list) {
+  std::vector<std::int64_t> made;
+  for (std::size_t at = 1; list.starts_with('[') && at < list.size();) {
+    if (list[at] == ' ') {
+      ++at;
+      continue;
+    }
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(list.data() + at, list.data() + list.size(), value);
+    if (error != std::errc()) break;
+    made.push_back(value);
+    at = static_cast<std::size_t>(end - list.data()) + 1;
+  }
+  return made;
+}
+
+/// Of a forward convolution, from the places of stride, padding and dilation among its arguments; unset where it is
+/// transposed, or does not say them.
+std::optional<AtenShape> convolved_shape(std::string_view kind, const std::vector<RecordedOperand>& operands,
+                                         const std::string& values) {
+  const bool is_library = kind == "cudnn_convolution" || kind == "miopen_convolution";
+  if (!is_library && kind != "convolution" && kind != "_convolution") return std::nullopt;
+  constexpr std::size_t transposed_at = 6, stride_at = 3;
+  const std::size_t padding_at = is_library ? 2 : 4, dilation_at = is_library ? 4 : 5;
+  const std::vector<std::string> words = recorded_values(values);
+  if (words.size() <= transposed_at || operands.size() < 2) return std::nullopt;
+  const auto strides = numbers_of(words[stride_at]), paddings = numbers_of(words[padding_at]),
+             dilations = numbers_of(words[dilation_at]);
+  const AtenShape &x = operands[0].shape, &weight = operands[1].shape;
+  const std::size_t axes = x.size() < 3 ? 0 : x.size() - 2;
+  const bool says_all = axes > 0 && weight.size() == x.size() && strides.size() == axes && paddings.size() == axes &&
+                        dilations.size() == axes;
+  if (!says_all || (!is_library && words[transposed_at] != "False")) return std::nullopt;
+  AtenShape made{x[0], weight[0]};
+  for (std::size_t k = 0; k < axes; ++k) {
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    const std::int64_t stride = strides[k], padding = paddings[k], dilation = dilations[k];
+    if (stride < 1 || std::max({stride, padding, dilation}) > most || std::min(padding, dilation) < 0)
+      return std::nullopt;
+    made.push_back((x[k + 2] + 2 * padding - dilation * (weight[k + 2] - 1) - 1) / stride + 1);
+    if (made.back() < 1) return std::nullopt;
+  }
+  return made;
+}
+
 /// An operator with the work that it launched itself on a stream.
 struct LaunchingOp {
   std::uint32_t op = 0;  ///< in the recording
@@ -274,6 +332,10 @@ class RecordedIteration {
     made_.name = std::move(name);
     made_.source.kind = Source::Kind::measured;
     made_.source.device = recording_.device.empty() ? "unknown, of a recording" : recording_.device;
+    const auto is_tf32 = [&](const DeviceSlice& work) {
+      return recording_.words[work.name].find("tf32") != std::string::npos;
+    };
+    if (std::ranges::any_of(recording_.work, is_tf32)) made_.source.dtype = "tf32";
     for (const LaunchingOp& op : launched_) {
       if (op.accumulates) {
         accumulate(op);
@@ -324,7 +386,10 @@ class RecordedIteration {
       found.push_back(*t);
       if (std::ranges::find(op.inputs, *t) == op.inputs.end()) op.inputs.push_back(*t);
     }
-    make(op, kind, operands, launched.sequence);
+    const std::string values = host == nullptr ? "" : recording_.words[host->values];
+    const std::optional<AtenShape> convolved = convolved_shape(kind, operands, values);
+    if (convolved) op.kind = "convolution";  // by whatever library
+    make(op, kind, operands, convolved, launched.sequence);
     made_.ops.push_back(std::move(op));
   }
 
@@ -384,9 +449,11 @@ class RecordedIteration {
   }
 
   /// What it makes: by kind and shapes.
-  void make(Op& op, std::string_view kind, const std::vector<RecordedOperand>& operands, std::int64_t sequence) {
+  void make(Op& op, std::string_view kind, const std::vector<RecordedOperand>& operands,
+            const std::optional<AtenShape>& convolved, std::int64_t sequence) {
     const TensorKind made_kind = op.phase == Phase::backward ? TensorKind::gradient : TensorKind::activation;
     std::vector<RecordedOperand> results = results_of(kind, operands);
+    if (convolved) results = {{*convolved, operands[0].dtype}};
     for (std::size_t k = 0; k < results.size(); ++k) {
       op.outputs.push_back(draft_.tensor(fmt::format("{}:{}", op.name, k), made_kind, results[k]));
       const bool casts = kind == "copy_" && !op.inputs.empty() && made_[op.inputs[0]].kind == TensorKind::parameter;
@@ -400,8 +467,8 @@ class RecordedIteration {
     std::int64_t written = 0;
     for (const TensorId t : op.outputs) written += made_[t].bytes.count;
     op.bytes_moved = Bytes{aten_traffic(kind, read, written)};
-    // The shapes of operands do not say that of a convolution's result.
-    const bool is_unknown = kind.find("conv") != std::string_view::npos && !kind.ends_with("backward");
+    // The shapes of operands alone do not say that of a convolution's result.
+    const bool is_unknown = kind.find("conv") != std::string_view::npos && !kind.ends_with("backward") && !convolved;
     if (!shapes.empty() && !results.empty() && !is_unknown) {
       op.flops = aten_flops({.op = kind, .arguments = shapes, .result = results[0].shape});
     }
@@ -476,6 +543,7 @@ class RecordedIteration {
     if (updates_.empty()) return;
     Op op;
     op.duration = seconds(update_);
+    op.flops = Flops{0};  // as all that is no product
     double kernels = 0;
     for (const LaunchingOp* each : updates_) kernels += each->kernels;
     op.kernels = kernels;

@@ -97,6 +97,39 @@ class Imported(unittest.TestCase):
             answer = run("simulate", "-t", self.trace, "-p", "ideal", "-s", strategy, "--json")
             self.assertEqual(answer.returncode, 0, answer.stderr)
 
+    def written(self, *operators):
+        """A recording of these operators one after the other, each with a kernel."""
+        events, at = [{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 1000}], 10
+        for number, (name, kernel, dims, values) in enumerate(operators):
+            types = ["float" if each else "ScalarList" for each in dims]
+            events += [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": at, "dur": 8, "args":
+                        {"Input Dims": dims, "Input type": types, "Concrete Inputs": values}},
+                       {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at + 2, "dur": 1, "args":
+                        {"correlation": number}},
+                       {"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": at + 4, "dur": 5, "args":
+                        {"correlation": number, "stream": 7}}]
+            at += 20
+        path = os.path.join(self.folder.name, "written.json.gz")
+        with gzip.open(path, "wt") as file:
+            json.dump({"traceEvents": events}, file)
+        return path
+
+    def test_convolutions_have_the_shapes_that_their_arguments_say(self):
+        picture, weight = [8, 3, 33, 65], [16, 3, 5, 3]
+        trace = self.imported(self.written(
+            ("aten::cudnn_convolution", "sm90_xmma_fprop_f32f32_tf32f32_f32", [picture, weight] + 7 * [[]],
+             ["", "", "[2, 0]", "[2, 1]", "[1, 3]", "1", "False", "False", "True"]),
+            ("aten::convolution", "a", [picture, weight, []] + 6 * [[]], ["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]),
+            ("aten::convolution", "b", [picture, weight, []] + 6 * [[]], ["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "True", "[0, 0]", "1"])))
+        library, plain, transposed = trace["ops"]
+        # (33 + 2 * 2 - 5) / 2 + 1 = 17 rows, 65 - 3 * 2 = 59 columns; without padding 29 and 63
+        self.assertEqual(trace["tensors"][library["outputs"][0]]["shape"], [8, 16, 17, 59])
+        self.assertEqual(library["flops"], 2 * 8 * 16 * 17 * 59 * 3 * 5 * 3)
+        self.assertEqual(trace["tensors"][plain["outputs"][0]]["shape"], [8, 16, 29, 63])
+        self.assertEqual({op["kind"] for op in trace["ops"]}, {"convolution"})
+        self.assertNotIn("flops", transposed)
+        self.assertEqual(trace["source"]["dtype"], "tf32")
+
     def test_what_is_no_such_recording_is_refused(self):
         for words, said in (((SHIPPED, "--set", "step=7"), "no ProfilerStep#7"), (("tests/program/graph.json",), "traceEvents")):
             answer = run("import", "kineto", words[0], "-o", self.trace, *words[1:])
