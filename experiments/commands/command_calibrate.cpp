@@ -223,7 +223,7 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
       "'calibrate recording FILE' makes efficiencies from a step on a GPU that PyTorch's profiler recorded, with "
       "shapes:\n"
       "a share for each sort of kernel, with which its kernels together take as long as they did:\n"
-      "  plimsoll calibrate recording step.json.gz --of h100_sxm_8 -o mine.yaml");
+      "  plimsoll calibrate recording tests/traces/foreign/kineto_gpt2_h100.json.gz --of h100_sxm_8 -o mine.yaml");
   auto arguments = std::make_shared<CalibrateArguments>();
   command
       ->add_option("platform", arguments->platform,

@@ -30,6 +30,18 @@ BoundRules stage_by_stage(BoundRules rules) {
   return rules;
 }
 
+/// What is there at the instant beside what that counts, however ops beside it are ordered, where each op runs once.
+Bytes kept_where_none_repeats(const SnapshotModel& model, const Instant& instant) {
+  Bytes sum;
+  for (std::size_t v = 0; v < model.values.size(); ++v) {
+    const SnapshotValue& value = model.values[v];
+    if (!value.maker || instant.counted[v] || instant.side[*value.maker] != Side::before) continue;
+    const auto is_after = [&](std::uint32_t o) { return instant.side[o] == Side::after; };
+    if (std::ranges::any_of(value.readers, is_after)) sum += value.bytes;
+  }
+  return sum;
+}
+
 /// Of all micro-batches, each op once.
 Seconds all_once(const SnapshotModel& model) {
   const std::uint32_t micro_batches = model.problem->micro_batches;
@@ -185,8 +197,8 @@ void IterationBounds::improve(IterationBound& bound, Bytes budget, OpId op) {
 std::pair<Bytes, OpId> IterationBounds::one_call_needs() const {
   std::pair<Bytes, OpId> most;
   for (const OpId op : instants_) {
-    SnapshotCuts cuts(*one_call_, instant_at(*one_call_, op));
-    most = std::max(most, {cuts.instant().bytes + cuts.at(0).kept_bytes, op});
+    const Instant instant = instant_at(*one_call_, op);
+    most = std::max(most, {instant.bytes + kept_where_none_repeats(*one_call_, instant), op});
   }
   return most;
 }

@@ -187,6 +187,53 @@ Graph worked_graph(std::int64_t byte = 1) {
   return graph;
 }
 
+/// Of plain training in one call of autograd: by op what is live, each storage from its maker, or the start, to its
+/// last reader, parameters and their gradients to the end.
+Bytes peak_of_one_call(const Problem& problem) {
+  const Graph& graph = problem.graph;
+  std::vector<std::size_t> first(graph.storages, graph.ops.size()), last(graph.storages, 0);
+  std::vector<Bytes> bytes(graph.storages);
+  for (const Tensor& tensor : graph.tensors) {
+    const std::size_t s = tensor.storage.index;
+    bytes[s] = tensor.bytes;
+    if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::input) first[s] = 0;
+    if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::parameter_gradient)
+      last[s] = graph.ops.size();
+  }
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    for (const TensorId t : graph.ops[o].outputs) {
+      first[graph[t].storage.index] = std::min(first[graph[t].storage.index], o);
+      last[graph[t].storage.index] = std::max(last[graph[t].storage.index], o);
+    }
+    for (const TensorId t : graph.ops[o].inputs)
+      last[graph[t].storage.index] = std::max(last[graph[t].storage.index], o);
+  }
+  Bytes peak;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    Bytes live = op.released_workspace.value_or(op.workspace);
+    for (std::size_t s = 0; s < graph.storages; ++s) live += first[s] <= o && o <= last[s] ? bytes[s] : Bytes{0};
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+TEST_CASE("where plain training in one call fits, no bound is above its time", "[bound][property]") {
+  for (const RandomCase seed : fewer_cases(1, 660)) {
+    Random random(seed);
+    Chain chain = random_small_chain(seed, random.between(2, 6));
+    const Seconds stages = all_alone(chain);
+    chain.plain = PlainTraining{0.75 * stages, stages};
+    const Problem problem = problem_of(std::move(chain), gpus({}), {});
+    const Bytes peak = peak_of_one_call(problem);
+    CAPTURE(seed, peak.count);
+    IterationBounds bounds(problem, DeviceId{0});
+    const double one_call = 0.75 * stages.value * (1 + 1e-12);
+    CHECK(bounds.within(peak).time.value <= one_call);
+    CHECK(bounds.within(peak, all_ops(problem)).time.value <= one_call);
+  }
+}
+
 TEST_CASE("a bound by hand", "[bound]") {
   const Problem problem = problem_of(worked_graph(), gpus({}));
   IterationBounds bounds(problem, DeviceId{0});
