@@ -28,10 +28,9 @@ function label(u, series) {
     ctx.fillStyle = css("--paper");
     ctx.globalAlpha = .6;
     ctx.fillRect(box.x, box.y, box.w, box.h);
-    ctx.globalAlpha = best.length ? 1 : .6;
-    ctx.fillStyle = colour(i);
-    ctx.fillText(name, box.x + 3 * scale, box.y + high / 2);
     ctx.globalAlpha = 1;
+    ctx.fillStyle = best.length ? colour(i) : css("--grey");  // what all others beat: pale would be hard to read
+    ctx.fillText(name, box.x + 3 * scale, box.y + high / 2);
   }
   u.labels = boxes.length;
 }

@@ -41,7 +41,8 @@ function rowElement(row) {
   const tr = element("tr", row.p.feasible ? {} : {class: "infeasible"});
   for (const [, value, format] of columns) {
     const v = value(row);
-    tr.append(element("td", typeof v === "number" || format ? {class: "number"} : {}, format ? format(v) : String(v ?? "")));
+    const isNumber = typeof v === "number" || format, text = format ? format(v) : String(v ?? "");
+    tr.append(element("td", isNumber ? {class: "number"} : {class: "word", title: text}, text));
   }
   tr.addEventListener("click", () => openDetail(row.figure, row.strategy, row.p));
   return tr;

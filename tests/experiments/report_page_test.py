@@ -67,7 +67,7 @@ def browse(page):
         file = pathlib.Path(folder) / "page.html"
         file.write_text(page)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        run = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile",
+        run = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile", "--window-size=1400,900",
                               "--virtual-time-budget=3000", "--dump-dom", f"file://{file}"], capture_output=True, text=True, timeout=300)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return run.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -165,6 +165,25 @@ class Page(unittest.TestCase):
         self.assertIn('aria-label="timeline of strategy0', detail)
         self.assertIn("In memory at the peak", detail)
         self.assertIn("recomputing 100.0 ms, a new field 3.000 kB", detail)
+
+    def test_the_time_is_in_view_and_nothing_runs_off_a_phone(self):
+        report = made_up_report(3, 6)
+        report["figures"][0].update(model="llama:layers=32,width=4096,heads=32,kv_heads=8,inner=14336,sequence=8192,view=graph", machine="h100_sxm_8")
+        for series, name in zip(report["figures"][0]["series"], ("rotor", "megatron(tensor=2,sequence=yes)|1f1b(stages=4)|rotor|offload_greedy", "pofo")):
+            series["strategy"] = name
+        report["experiment"]["strategies"] = [series["strategy"] for series in report["figures"][0]["series"]]
+        look = """setTimeout(() => {
+            const time = [...document.querySelectorAll("th")].find(th => th.textContent.trim() === "time"), box = document.getElementById("rows");
+            const seen = [...document.body.querySelectorAll("*")].filter(e => !e.parentElement.closest(".wide, .gantt, .u-over"));
+            document.body.dataset.look = JSON.stringify([Math.max(...seen.map(e => e.getBoundingClientRect().right)),
+              time.getBoundingClientRect().right - box.getBoundingClientRect().left, box.clientWidth]);
+          }, 500);"""
+        for width in (1400, 390):  # windows of less than 500 pixels are not made
+            page = page_of(report, "", look).replace("</head>", f"<style>:root {{ width: {width}px }}</style></head>")
+            right, time, table = json.loads(re.search(r'data-look="(.*?)"', browse(page)[0])[1])
+            self.assertLessEqual(right, width)
+            if width == 1400:
+                self.assertLessEqual(time, table)
 
     def test_the_load_line_comes_first(self):
         report = made_up_report(2, 6)
