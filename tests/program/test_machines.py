@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Sweeps over several processes that others start: mpirun here, with four ranks, and a Slurm of our own with a controller, a
-node and munge, where these are installed. Without Slurm its scripts are run by a stand-in for sbatch.
+node and munge, where these are installed (slurmctld, slurmd, munge and slurm-client of Debian; their services need not run).
+Everywhere its scripts are run by a stand-in for sbatch, too.
 
     tests/program/test_machines.py build/plimsoll
 """
@@ -241,7 +242,7 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-SchedulerParameters=sched_interval=1
+SchedulerParameters=sched_interval=1,sched_min_interval=20000,batch_sched_delay=0
 ReturnToService=2
 NodeName={host} CPUs={cores} State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES State=UP
@@ -260,9 +261,9 @@ class Slurm(Machines):
         key.write_bytes(os.urandom(1024))
         key.chmod(0o600)
         munge = self.folder / "munge"
-        subprocess.run(["/usr/sbin/munged", "--force", f"--key-file={key}", f"--socket={munge}/socket",
-                        f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"], check=True)
-        self.addCleanup(self.end, munge / "pid")
+        self.start("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}/socket",
+                   f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed")
+        self.wait_until((munge / "socket").exists)
         with socket.socket() as free, socket.socket() as next_free:
             free.bind(("", 0))
             next_free.bind(("", 0))
@@ -272,31 +273,53 @@ class Slurm(Machines):
                                                       port=ports[0], next_port=ports[1], cores=os.cpu_count()))
         self.environment = {**os.environ, "SLURM_CONF": str(configuration)}
         for daemon in ("slurmctld", "slurmd"):
-            subprocess.run([f"/usr/sbin/{daemon}", "-f", configuration], check=True, capture_output=True)
-            self.addCleanup(self.end, self.folder / f"{daemon}.pid")
+            self.start(daemon, "-D", "-f", configuration)
+        self.wait_until(lambda: subprocess.run(["scontrol", "ping"], env=self.environment, capture_output=True).returncode == 0)
+        self.addCleanup(subprocess.run, ["scancel", "--user=root", "--signal=KILL", "--full"], env=self.environment,
+                        capture_output=True)
 
-    def end(self, pid_file):
-        try:
-            pid = int(pid_file.read_text())
-            os.kill(pid, signal.SIGKILL)
-        except (OSError, ValueError):
-            return
-        while pathlib.Path(f"/proc/{pid}").exists():
-            time.sleep(0.01)
+    def start(self, daemon, *words):
+        """Until the test ends, or this process is killed."""
+        run = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", f"/usr/sbin/{daemon}", *words], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
 
-    def waiting_jobs(self):
-        return subprocess.run(["squeue", "--noheader"], env=self.environment, capture_output=True, text=True).stdout
+    def wait_until(self, holds):
+        until = time.monotonic() + 60
+        while not holds():
+            self.assertLess(time.monotonic(), until, self.logs())
+            time.sleep(0.05)
 
-    def test_array_and_merge(self):
-        run = subprocess.run([PROGRAM, "sweep", self.experiment, "-o", self.folder / "out", "--slurm", "3"],
-                             capture_output=True, text=True, env=self.environment)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        until = time.monotonic() + 90
-        while self.waiting_jobs() and time.monotonic() < until:
-            time.sleep(0.2)
-        logs = "".join(log.read_text() for log in (self.folder / "out").glob("slurm-*.log"))
-        self.assertTrue((self.folder / "out/merged/results.jsonl").exists(), logs)
+    def slurm(self, *words):
+        return subprocess.run(words, env=self.environment, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def submitted(self):
+        """The number of the array, of three tasks."""
+        return self.slurm(PROGRAM, "sweep", self.experiment, "-o", self.folder / "out", "--slurm", "3").split()[1].strip(":")
+
+    def logs(self):
+        return "".join(log.read_text() for log in sorted(self.folder.glob("*/slurm-*.log")))
+
+    def wait_for_all_jobs(self):
+        self.wait_until(lambda: not self.slurm("squeue", "--noheader"))
+
+    def test_array_merge_and_a_killed_task(self):
+        self.experiment.write_text(EXPERIMENT.replace("uniform:{6..9}", "random:stages={60..62},seed=1"))
+        array = self.submitted()
+        results = self.folder / "out/shards/results.2-of-3.jsonl"
+        self.wait_until(lambda: results.exists() and results.read_bytes().count(b"\n") >= 5)
+        self.slurm("scancel", "--signal=KILL", "--full", f"{array}_2")
+        self.wait_for_all_jobs()
+        there = self.merged_rows()
+        self.assertTrue(64 + 5 <= len(there) < 96, self.logs())
+        self.submitted()
+        self.wait_for_all_jobs()
+        self.assertEqual(self.merged_rows() | there, self.merged_rows())  # what had been answered was kept, times and all
         self.assertEqual(results_of(self.folder / "out/merged"), self.expected())
+
+    def merged_rows(self):
+        return {row["point"]: row for row in records_of(self.folder / "out/merged")}
 
 
 if __name__ == "__main__":
