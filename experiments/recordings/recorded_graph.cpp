@@ -366,6 +366,7 @@ class RecordedIteration {
   void add(const LaunchingOp& launched) {
     const Phase phase = launched.in_backward ? Phase::backward : Phase::forward;
     const HostOp* const host = launched.has_op ? &recording_.ops[launched.op] : nullptr;
+    present_ = host;
     const std::string full = host != nullptr ? recording_.words[host->name] : recording_.words[launched.name];
     const std::string kind = full.starts_with("aten::") ? full.substr(6) : full;
     Op op{.name = fmt::format("{}.{}", kind.substr(0, 60), made_.ops.size()),
@@ -397,7 +398,7 @@ class RecordedIteration {
   std::optional<TensorId> read(const Op& op, std::string_view kind, const std::vector<RecordedOperand>& operands,
                                std::size_t k, std::int64_t sequence, const std::vector<TensorId>& taken) {
     const Key key = key_of(operands[k]);
-    const auto is_free = [&](TensorId t) { return std::ranges::find(taken, t) == taken.end(); };
+    const auto is_free = [&](TensorId t) { return std::ranges::find(taken, t) == taken.end() && !is_made_within(t); };
     const auto latest = [&](const std::map<Key, std::vector<TensorId>>& values) -> std::optional<TensorId> {
       const auto place = values.find(key);
       if (place == values.end()) return std::nullopt;
@@ -434,6 +435,13 @@ class RecordedIteration {
     return t;
   }
 
+  /// By an operator that the present one has called, so that it cannot be an operand.
+  bool is_made_within(TensorId t) const {
+    const auto maker = maker_of_.find(t.index);
+    if (present_ == nullptr || maker == maker_of_.end()) return false;
+    return maker->second->thread == present_->thread && maker->second->start >= present_->start;
+  }
+
   TensorId parameter(const RecordedOperand& like) {
     parameters_.push_back(draft_.tensor(fmt::format("parameter {}", parameters_.size()), TensorKind::parameter, like));
     return parameters_.back();
@@ -459,6 +467,7 @@ class RecordedIteration {
       const bool casts = kind == "copy_" && !op.inputs.empty() && made_[op.inputs[0]].kind == TensorKind::parameter;
       auto& values = op.phase == Phase::backward ? gradients_ : casts ? casts_ : values_;
       values[key_of(results[k])].push_back(op.outputs.back());
+      if (present_ != nullptr) maker_of_.emplace(op.outputs.back().index, present_);
     }
     std::vector<AtenShape> shapes;
     for (const RecordedOperand& operand : operands) shapes.push_back(operand.shape);
@@ -581,6 +590,8 @@ class RecordedIteration {
   Graph& made_ = draft_.graph;
   std::map<Key, std::vector<TensorId>> values_, gradients_, casts_;
   std::unordered_map<std::int64_t, std::vector<TensorId>> saved_;  // by sequence number of the forward
+  std::unordered_map<std::uint32_t, const HostOp*> maker_of_;      // by tensor
+  const HostOp* present_ = nullptr;                                // of the op that is added; null: of no operator
   std::vector<TensorId> parameters_;
   std::vector<const LaunchingOp*> updates_;
   Nanoseconds update_ = 0;

@@ -100,9 +100,10 @@ class Imported(unittest.TestCase):
     def written(self, *operators):
         """A recording of these operators one after the other, each with a kernel."""
         events, at = [{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 1000}], 10
-        for number, (name, kernel, dims, values) in enumerate(operators):
+        for number, (name, kernel, dims, values, *dates) in enumerate(operators):
             types = ["float" if each else "ScalarList" for each in dims]
-            events += [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": at, "dur": 8, "args":
+            begin, length = dates or (at, 8)
+            events += [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": begin, "dur": length, "args":
                         {"Input Dims": dims, "Input type": types, "Concrete Inputs": values}},
                        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at + 2, "dur": 1, "args":
                         {"correlation": number}},
@@ -129,6 +130,13 @@ class Imported(unittest.TestCase):
         self.assertEqual({op["kind"] for op in trace["ops"]}, {"convolution"})
         self.assertNotIn("flops", transposed)
         self.assertEqual(trace["source"]["dtype"], "tf32")
+
+    def test_an_operator_does_not_read_what_operators_that_it_calls_make(self):
+        rows = [8, 16]
+        trace = self.imported(self.written(("aten::mul", "a", [rows, rows], ["", ""]), ("aten::fill_", "b", [rows, []], ["", "0"], 32, 6),
+                                           ("aten::embedding_dense_backward", "c", [rows], [""], 31, 27)))
+        product, _, scattered = trace["ops"]
+        self.assertEqual(scattered["inputs"], product["outputs"])  # the latest of its size is filled by what it calls
 
     def test_what_is_no_such_recording_is_refused(self):
         for words, said in (((SHIPPED, "--set", "step=7"), "no ProfilerStep#7"), (("tests/program/graph.json",), "traceEvents")):
