@@ -26,7 +26,7 @@ bool plans_stages(const Pass& pass) {
 Problem as_stages(Problem problem, std::span<const Pass> passes) {
   if (!problem.chain && cuts_graphs_itself(passes)) {
     std::variant<Problem, std::string> chain = chain_strategy.transform(problem, pass_of(chain_strategy).options);
-    if (const std::string* why = std::get_if<std::string>(&chain)) throw InputError("chain: " + *why);
+    if (auto* why = std::get_if<1>(&chain)) throw InputError(fmt::format("{}: {}", passes[0].strategy->name, *why));
     problem = std::get<Problem>(std::move(chain));
   }
   const auto cuts_chains = [](const Pass& pass) {

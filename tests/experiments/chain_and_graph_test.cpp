@@ -163,6 +163,13 @@ TEST_CASE("a planner of chains cuts a graph itself, as 'chain' does", "[program]
   CHECK(made["problem_notes"] == asked["problem_notes"]);
   CHECK(made["makespan_s"] == asked["makespan_s"]);
   CHECK(made["peak_bytes"] == asked["peak_bytes"]);
+  const TemporaryFolder folder;  // part of a recording, whose values go on side by side
+  const std::string part = (folder / "part.json").string();
+  REQUIRE(plimsoll("import kineto tests/traces/foreign/kineto_gpt2_h100.json.gz -o " + part).exit_code == 0);
+  const ProgramRun none = plimsoll("simulate -p ideal -s rotor -t " + part);
+  CHECK(none.exit_code == 2);
+  CHECK(none.err.find("--strategy:1:1: rotor: 'kineto_gpt2_h100.json' has no place in its forward") !=
+        std::string::npos);
 }
 
 }  // namespace
