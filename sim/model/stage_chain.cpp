@@ -101,8 +101,11 @@ class ChainOfGraph {
   /// By storage: who reads it.
   void find_uses() {
     readers_.resize(graph_.storages);
+    made_by_.resize(graph_.storages);
     for (std::size_t o = 0; o < graph_.ops.size(); ++o) {
       for (const TensorId t : graph_.ops[o].inputs) readers_[graph_[t].storage.index].push_back(o);
+      if (graph_.ops[o].phase != Phase::forward) continue;
+      for (const TensorId t : graph_.ops[o].outputs) made_by_[graph_[t].storage.index].insert(layer_of(graph_.ops[o]));
     }
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       std::set<StorageId> seen;
@@ -285,45 +288,40 @@ class ChainOfGraph {
     stage.forward_nograd_workspace = beyond(most_made(ops.forward, is_output), stage.output - passed);
     stage.backward_workspace = stage.backward_accumulate_workspace = beyond(
         most_made(ops.backward, [&](TensorId t) { return is_among(ops.input_gradients, t); }), stage.input_gradient);
-    if (inner_ == Inner::apart) list_saved(stage, ops, input);
+    if (inner_ == Inner::apart) list_saved(stage, i, input);
     add_parameters(stage, ops);
     chain_.stages.push_back(std::move(stage));
     exchanges_.push_back(exchanges_beside(problem_, ops.forward, ops.backward));
     within_.push_back(exchanges_by_axis(problem_, ops.forward, ops.backward, weight_ops(ops.backward)));
   }
 
-  void list_saved(Stage& stage, const StageOps& ops, const std::vector<TensorId>& input) const {
+  void list_saved(Stage& stage, std::size_t i, const std::vector<TensorId>& input) const {
+    const StageOps& ops = stages_[i];
     for (const TensorId t : ops.inner) {
-      stage.inner.push_back({graph_[t].name, bytes(t), graph_[t].shape, graph_[t].dtype, uses_in(ops.backward, t)});
+      stage.inner.push_back({graph_[t].name, bytes(t), graph_[t].shape, graph_[t].dtype, uses_in(i, t)});
     }
     std::set<StorageId> listed;
     for (const auto* boundary : {&input, &ops.output}) {
       for (const TensorId t : *boundary) {
-        std::vector<LayerUse> uses = uses_in(ops.backward, t);
+        std::vector<LayerUse> uses = uses_in(i, t);
         if (uses.empty() || !listed.insert(graph_[t].storage).second) continue;
         stage.boundary_uses.push_back({boundary_tensors_.at(graph_[t].storage), std::move(uses)});
       }
     }
   }
 
-  /// By the layers of the ops that read it.
-  std::vector<LayerUse> uses_in(const std::vector<std::size_t>& backward, TensorId t) const {
+  /// By the layers of the ops of the stage's backward that read it.
+  std::vector<LayerUse> uses_in(std::size_t i, TensorId t) const {
     std::vector<LayerUse> uses;
-    const auto& readers = readers_[graph_[t].storage.index];
-    for (const std::size_t o : backward) {
-      if (std::ranges::find(readers, o) == readers.end()) continue;
-      LayerUse use{.by = layer_of(graph_.ops[o])};
-      use.is_result = is_made_by(use.by, t);
-      if (use.by == SavedBy::conv) use.kernel = kernel_of(graph_, graph_.ops[o]);
+    for (const std::size_t o : readers_[graph_[t].storage.index]) {
+      const Op& op = graph_.ops[o];
+      if (stage_of_[o] != i || !is_backward(op.phase)) continue;
+      LayerUse use{.by = layer_of(op)};
+      use.is_result = made_by_[graph_[t].storage.index].contains(use.by);
+      if (use.by == SavedBy::conv) use.kernel = kernel_of(graph_, op);
       if (std::ranges::find(uses, use) == uses.end()) uses.push_back(use);
     }
     return uses;
-  }
-
-  bool is_made_by(SavedBy layer, TensorId t) const {
-    return std::ranges::any_of(graph_.ops, [&](const Op& op) {
-      return op.phase == Phase::forward && layer_of(op) == layer && is_among(op.outputs, t);
-    });
   }
 
   /// What the names of its ops begin with, up to a dot: `layer3.attention`; else its number.
@@ -490,6 +488,7 @@ class ChainOfGraph {
   std::vector<StageOps> stages_;
   std::vector<std::size_t> stage_of_;  // by op; nowhere: an update
   std::vector<std::vector<std::size_t>> readers_;
+  std::vector<std::set<SavedBy>> made_by_;  // by storage: the layers of the forwards that write it
   std::set<StorageId> trained_;
   std::map<StorageId, std::size_t> parameters_;  // number in the chain
   std::map<StorageId, std::uint32_t> boundary_tensors_;
