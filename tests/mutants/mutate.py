@@ -27,6 +27,7 @@ tree = work / "tree"
 longest_s = 600
 programs = ["core", "io", "engine", "memory", "traces", "platforms", "placement", "hybrid", "validate", "experiments", "conformance",
             "strategies"]
+of_cuda = ["fake_cuda"]  # built where nvcc is
 enough = 0.95
 lot = 40
 
@@ -83,7 +84,7 @@ def check(bugs):
         except (OSError, ValueError) as error:
             messages.append(str(error))
         for program in [test.split()[0] for test in bug.tests]:
-            if program not in programs and not (root / program).is_file():
+            if program not in programs + of_cuda and not (root / program).is_file():
                 messages.append(f"bugs.txt:{bug.line}: {bug.name}: no test program '{program}'")
     return messages
 
@@ -129,7 +130,7 @@ def targets_of(test):
     return [f"test_{program}"] + (["plimsoll"] if program == "experiments" else [])
 
 
-modules = os.pathsep.join(str(tree / folder) for folder in ("tests/program", "experiments/papers"))  # as tests/CMakeLists.txt has it
+modules = os.pathsep.join(str(tree / folder) for folder in ("tests/program", "experiments", "experiments/papers"))  # as tests/CMakeLists.txt has it
 
 
 def notices(test):
@@ -148,7 +149,7 @@ def notices(test):
 
 def who_notices(bug, quick):
     """The first test that notices, None where none does."""
-    for test in bug.tests + ([] if quick or bug.file.endswith(".py") else [p for p in programs if p not in bug.tests]):
+    for test in bug.tests + ([] if quick or bug.file.endswith((".py", ".sh")) else [p for p in programs if p not in bug.tests]):
         failed = build(targets_of(test)) if targets_of(test) else None
         if failed:
             raise ValueError(f"bugs.txt:{bug.line}: {bug.name} does not compile:\n{failed}")
@@ -187,11 +188,21 @@ def chosen_of(bugs, options):
     return sorted(chosen, key=lambda bug: bug.file)  # of two in one file only that one is compiled
 
 
+def without_cuda(chosen):
+    """Those that a build without nvcc has the tests of."""
+    if shutil.which("nvcc"):
+        return chosen
+    left_out = [bug for bug in chosen if any(test.split()[0] in of_cuda for test in bug.tests)]
+    if left_out:
+        print(f"{len(left_out)} bugs left out: no nvcc on the PATH", flush=True)
+    return [bug for bug in chosen if bug not in left_out]
+
+
 def build_what_is_needed(chosen, quick):
     """As the sources are; bugs in Python need nothing."""
     others = [] if quick else ["plimsoll"] + ["test_" + program for program in programs]
     needed = {target for bug in chosen for test in bug.tests for target in targets_of(test)}
-    if not all(bug.file.endswith(".py") for bug in chosen):
+    if not all(bug.file.endswith((".py", ".sh")) for bug in chosen):
         needed.update(others)
     if not needed:
         return
@@ -213,7 +224,7 @@ def main():
         print(f"{len(bugs) - len(misplaced)} of {len(bugs)} bugs have their place")
     if options.check or misplaced:
         sys.exit(1 if misplaced else 0)
-    chosen = chosen_of(bugs, options)
+    chosen = without_cuda(chosen_of(bugs, options))
     copy_sources()
     build_what_is_needed(chosen, quick)
     began, survivors, broken = time.monotonic(), [], []

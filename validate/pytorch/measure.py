@@ -21,6 +21,7 @@ import gc
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -56,6 +57,8 @@ def command_line():
     parser.add_argument("--amp", choices=("bf16", "fp16"), help="autocast")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "plimsoll"), metavar="FILE", help="plimsoll (default build/plimsoll)")
+    parser.add_argument("--prepare", action="store_true", help="export and plan only: what --prepared takes")
+    parser.add_argument("--prepared", metavar="FOLDER", help="traces and plans of --prepare, where FOLDER has them")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER")
     return parser
 
@@ -87,16 +90,21 @@ def measure_all(options):
         os.makedirs(folder, exist_ok=True)
         reference = model if ":" in model else f"{os.path.join(HERE, 'models.py')}:{model}"
         trace = os.path.join(folder, "trace.json")
-        repetitions = options.rounds if options.quick or options.device == "cuda" else 3 * options.rounds  # a kernel's time varies less than a CPU's
-        checked([sys.executable, os.path.join(ROOT, "traces", "export_pytorch.py"), "--model", reference, "--batch", str(options.batch),
-                 "--repetitions", str(repetitions), "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []), "-o", trace])
+        plans = prepared_plans(options, name, folder)
+        if plans is None:
+            plans = exported_and_planned(options, reference, folder, trace)
+            keep_plans(options, folder, plans)
         sources[name] = json.load(open(trace, encoding="utf-8"))["source"]
-        plans = planned(options, folder, trace, sources[name])
+        if options.prepare:
+            say(f"{name}: {len(plans)} plans")
+            continue
         task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "dtype": options.dtype, "amp": options.amp,
                 "plans": plans, "folder": folder, "plain_s": sources[name]["check"]["plain_iteration_s"]}
         done = in_child(options, task)
         rows += [{"model": name} | row for row in done["rows"]]
         say(f"{name}: {len(done['rows'])} plans, plain training {done['plain_s'] * 1e3:.1f} ms and {done['plain_peak_bytes']} B")
+    if options.prepare:
+        return
     of = next(iter(sources.values()))
     result = {"format": "plimsoll.pytorch_measurement.v1", "device": of["device"], "device_detail": of.get("device_detail", ""),
               "versions": of["versions"], "date": datetime.date.today().isoformat(), "clock": of["clock"], "memory_counter": of["memory_counter"],
@@ -124,6 +132,43 @@ def checked(command, environment=None):
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------------------
+
+def exported_and_planned(options, reference, folder, trace):
+    repetitions = options.rounds if options.quick or options.device == "cuda" else 3 * options.rounds  # a kernel's time varies less than a CPU's
+    checked([sys.executable, os.path.join(ROOT, "traces", "export_pytorch.py"), "--model", reference, "--batch", str(options.batch),
+             "--repetitions", str(repetitions), "--stages", "auto", "--device", options.device, "--dtype", options.dtype, *(["--amp", options.amp] if options.amp else []), "-o", trace])
+    return planned(options, folder, trace, json.load(open(trace, encoding="utf-8"))["source"])
+
+
+def asked_of(options):
+    """What plans are made for."""
+    return {"batch": options.batch, "dtype": options.dtype, "amp": options.amp, "device": options.device}
+
+
+def keep_plans(options, folder, plans):
+    own = [plan | {"file": os.path.basename(plan["file"])} for plan in plans]
+    with open(os.path.join(folder, "plans.json"), "w", encoding="utf-8") as file:
+        json.dump({"asked": asked_of(options), "plans": own}, file, indent=1)
+
+
+def prepared_plans(options, name, folder):
+    """Those of --prepared, copied here with their trace; None where it has none of the model."""
+    source = os.path.join(options.prepared or "", name)
+    path = os.path.join(source, "plans.json")
+    if not options.prepared or not os.path.isfile(path):
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            kept = json.load(file)
+        made_for, plans = kept["asked"], [plan | {"file": os.path.join(folder, plan["file"])} for plan in kept["plans"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise exporter.UsageError(f"{path}: not what --prepare writes: {error}") from error
+    for what, asked in asked_of(options).items():
+        if made_for.get(what) != asked:
+            raise exporter.UsageError(f"{path}: made for {what} {made_for.get(what)}, not {asked}")
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    return plans
+
 
 def planned(options, folder, trace, source):
     """[{strategy, budget_bytes, file}]; a strategy that refuses the model is left out, with a word."""

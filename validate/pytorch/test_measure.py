@@ -7,6 +7,7 @@
 import importlib.util
 import os
 import sys
+import tempfile
 import unittest
 import unittest.mock
 
@@ -193,6 +194,44 @@ class Quick(unittest.TestCase):
             self.assertEqual(measure.main(["gpt", "--quick", "--plans", "9", "--program", sys.executable, "-o", "nowhere"]), 0)
         options = measured.call_args[0][0]
         self.assertEqual((options.plans, options.strategies, options.rounds), (1, "", 3))
+
+
+class Prepared(unittest.TestCase):
+    """Plans made before a clock counts, taken when it does."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.kept, self.to = os.path.join(folder.name, "kept"), os.path.join(folder.name, "to")
+        os.makedirs(os.path.join(self.kept, "net"))
+        self.write("trace.json", "a trace")
+        self.options = measure.command_line().parse_args(["net", "--batch", "4", "--prepared", self.kept, "-o", self.to])
+        plans = [{"strategy": "rotor", "budget_bytes": 5, "file": os.path.join(self.kept, "net", "plan1.json")}]
+        measure.keep_plans(self.options, os.path.join(self.kept, "net"), plans)
+
+    def write(self, name, text):
+        with open(os.path.join(self.kept, "net", name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def taken(self, name="net"):
+        return measure.prepared_plans(self.options, name, self.to)
+
+    def test_are_copied_with_their_trace(self):
+        self.assertEqual(self.taken(), [{"strategy": "rotor", "budget_bytes": 5, "file": os.path.join(self.to, "plan1.json")}])
+        self.assertTrue(os.path.isfile(os.path.join(self.to, "trace.json")))
+
+    def test_of_another_model_there_are_none(self):
+        self.assertIsNone(self.taken("other"))
+        self.options.prepared = None
+        self.assertIsNone(self.taken())
+
+    def test_for_another_question_are_refused(self):
+        self.options.batch = 8
+        with self.assertRaisesRegex(measure.exporter.UsageError, "net/plans.json: made for batch 4, not 8$"):
+            self.taken()
+        self.write("plans.json", "{}")
+        with self.assertRaisesRegex(measure.exporter.UsageError, "net/plans.json: not what --prepare writes: 'asked'$"):
+            self.taken()
 
 
 if __name__ == "__main__":
