@@ -28,6 +28,9 @@ struct ReplayOptions {
   /// The dates at which steps are expected. A GPU's host issues them in that order, and gives memory from what is
   /// expected to have ended to what begins then; unset: in the order of the schedule.
   std::optional<Timeline> expected = {};
+  /// Stream-ordered memory is reserved anew, so that `reserved` is this run's. It takes time: else what runs since then
+  /// reserved is kept.
+  bool empties_pools = false;
   /// Every device's buffers and workspaces lie in one block, at these offsets; null: memory comes piece by piece.
   const Addresses* addresses = nullptr;
   // --- of the CPU backend

@@ -183,6 +183,7 @@ int run_replay(const ReplayArguments& arguments, const std::string& command_line
   const auto& network = std::get<std::unique_ptr<RunnableNetwork>>(prepared);
   std::vector<Replayed> runs;
   for (std::uint32_t r = 0; r <= repetitions; ++r) {  // the first one warms up
+    options.empties_pools = r == 0;
     std::variant<Replayed, ReplayFailure> outcome = replay(problem, schedule, *network, options);
     if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) {
       std::cerr << fmt::format("{}: {}\n", arguments.schedule, failure->what);

@@ -43,6 +43,7 @@ namespace {
 
 struct PredictedAndMeasured {
   Bytes predicted, measured;
+  bool as_issued = true;  ///< the allocator is simulated on all that the run asks of its own, in its order
 
   double error() const { return static_cast<double>(predicted.count) / static_cast<double>(measured.count) - 1; }
 };
@@ -200,6 +201,7 @@ Json to_json(const ValidationRow& row) {
   if (row.reserved) {
     object["predicted_reserved_bytes"] = row.reserved->predicted.count;
     object["measured_reserved_bytes"] = row.reserved->measured.count;
+    object["reserved_as_issued"] = row.reserved->as_issued;
   }
   return object;
 }
@@ -372,6 +374,7 @@ class Validator {
   }
 
   bool on_gpu() const { return request_.backend.backend != "cpu"; }
+  bool allocates_in_stream_order() const { return request_.backend.allocation == "stream-ordered"; }
 
   std::filesystem::path rows_file() const { return std::filesystem::path(request_.folder) / "rows.jsonl"; }
 
@@ -524,16 +527,20 @@ class Validator {
     return run.allocators.empty() ? std::nullopt : run.allocators[platform_.devices[0].memory.index];
   }
 
-  /// PyTorch's rules on the simulated timeline, beside what the run that differs most from them took; nothing where
-  /// the run used no such allocator. A budget is no limit there: the machine's memory is.
-  std::optional<PredictedAndMeasured> reserved_of(Schedule schedule, const Timeline& simulated,
-                                                  const ScheduleToRun& candidate) const {
-    if (candidate.reserved.empty() || !candidate.reserved.front()) return std::nullopt;
+  /// PyTorch's rules on the timeline in whose order the host issues (run_once), beside what the run that differs most
+  /// from them took; nothing where the run used no such allocator. A budget is no limit there: the machine's memory is.
+  std::optional<PredictedAndMeasured> reserved_of(const Problem& problem, const ScheduleToRun& candidate) const {
+    if (candidate.reserved.empty() || !candidate.reserved.front() || allocates_in_stream_order()) return std::nullopt;
+    Schedule schedule = candidate.schedule;
+    const Timeline issued = simulate_event(schedule, platform_);
     schedule.budget.reset();
     PredictedAndMeasured reserved;
     reserved.predicted =
-        peak_reserved(schedule, simulated, platform_, usual(AllocatorKind::cuda))[platform_.devices[0].memory.index]
+        peak_reserved(schedule, issued, platform_, usual(AllocatorKind::cuda))[platform_.devices[0].memory.index]
             .reserved;
+    reserved.as_issued = std::ranges::all_of(schedule.buffers, [&](const Buffer& each) {
+      return each.range_length == problem.graph[each.tensor].bytes;  // chunks share the room of their tensor
+    });
     const auto error = [&](const std::optional<AllocatorPeaks>& run) {
       return std::abs((run->reserved - reserved.predicted).count);
     };
@@ -571,7 +578,7 @@ class Validator {
     for (const double each : relative) distances.push_back(std::abs(each - row.measured.value));
     row.measured.spread = median(std::move(distances));
     row.measured_time = Seconds{median(seconds)};
-    row.reserved = reserved_of(schedule, simulated, candidate);
+    row.reserved = reserved_of(subject.with(candidate.backward, candidate.inner), candidate);
     const auto middle = std::ranges::find(seconds, row.measured_time.value) - seconds.begin();
     row.measured_kinds = seconds_by_kind(schedule, candidate.runs[static_cast<std::size_t>(middle)]);
     return row;

@@ -6,11 +6,16 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <vector>
+
+/// How far a stream knows every stream to be: by number, how many pieces of its work.
+using Known = std::map<int, int>;
 
 struct CUevent_st {
   bool recorded = false, done = false;
   float date = 0;
+  Known known = {};
 };
 
 struct CUstream_st {
@@ -19,11 +24,21 @@ struct CUstream_st {
     const CUevent_st* after = nullptr;
   };
   std::deque<Work> queue;
+  int number = 0;
+  Known known = {};
 };
 
+/// Of CUDA's ways to use again what was freed it has the one that never waits and never depends on luck: a stream gets
+/// what was freed before events that it has waited for, or before the host waited for all.
 struct CUmemPoolHandle_st {
+  struct Free {
+    std::uint64_t bytes = 0;
+    int stream = 0, work = 0;
+  };
   int gpu = 0;
-  std::uint64_t used = 0, used_high = 0;
+  std::uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+  std::deque<Free> free = {};
+  std::set<int> readers = {};
 };
 
 namespace plimsoll {
@@ -35,16 +50,21 @@ struct OwnedBytes {
   int gpu = 0;
   std::size_t bytes = 0;
   std::unique_ptr<std::byte[]> storage;
+  CUmemPoolHandle_st* pool = nullptr;
+  int stream = 0, work = 0;  ///< of a pool: where it was allocated, unless the host has waited since
 };
 
 struct State {
   Machine machine;
   std::mt19937_64 random;
   std::vector<CUstream_st*> streams;
+  int streams_made = 0, detours = 0, trims = 0, early_uses = 0;
+  std::set<CUmemPoolHandle_st*> pools;
   std::vector<std::unique_ptr<CUevent_st>> destroyed;
   std::map<void*, OwnedBytes> device, host;
   int current = 0, records = 0, early_frees = 0;
-  std::string issued;
+  std::string issued, maths;
+  std::vector<unsigned> launched_blocks;
   float clock = 0;
 };
 
@@ -103,6 +123,41 @@ std::size_t bytes_on(int gpu) {
   return sum;
 }
 
+/// Where `address` lies in memory of a pool.
+const OwnedBytes* in_pool(const void* address) {
+  const auto behind = state().device.upper_bound(const_cast<void*>(address));
+  if (behind == state().device.begin()) return nullptr;
+  const auto& [first, made] = *std::prev(behind);
+  const bool is_within = static_cast<const std::byte*>(address) < static_cast<const std::byte*>(first) + made.bytes;
+  return is_within && made.pool != nullptr ? &made : nullptr;
+}
+
+/// Memory of a pool is there for a stream that knows its allocation to be before.
+void count_early_use(const void* address, CUstream_st& stream) {
+  const OwnedBytes* made = in_pool(address);
+  if (made != nullptr && stream.known[made->stream] < made->work) ++state().early_uses;
+}
+
+void count_detour(const void* address, int other) {
+  const OwnedBytes* made = in_pool(address);
+  if (made != nullptr && made->gpu != other && !made->pool->readers.contains(other)) ++state().detours;
+}
+
+/// Bytes of the pool that the stream knows to be free, as far as they go; the rest is reserved.
+void take_from(CUmemPoolHandle_st& pool, std::uint64_t bytes, CUstream_st& stream) {
+  pool.used += bytes;
+  pool.used_high = std::max(pool.used_high, pool.used);
+  for (CUmemPoolHandle_st::Free& piece : pool.free) {
+    if (piece.work > stream.known[piece.stream]) continue;
+    const std::uint64_t served = std::min(bytes, piece.bytes);
+    piece.bytes -= served;
+    bytes -= served;
+  }
+  std::erase_if(pool.free, [](const auto& piece) { return piece.bytes == 0; });
+  pool.reserved += bytes;
+  pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
+}
+
 bool has_room(int gpu, std::size_t bytes) {
   return bytes_on(gpu) + bytes <= state().machine.memory;
 }
@@ -119,6 +174,7 @@ void begin(const Machine& machine) {
 }
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
+  ++stream->known[stream->number];
   stream->queue.push_back({std::move(work), nullptr});
   let_pass();
 }
@@ -129,12 +185,32 @@ std::size_t device_bytes() {
   return sum;
 }
 
+int trims() {
+  return state().trims;
+}
+
+int early_uses() {
+  return state().early_uses;
+}
+
+int detours() {
+  return state().detours;
+}
+
 int early_frees() {
   return state().early_frees;
 }
 
 std::string& issued() {
   return state().issued;
+}
+
+std::string& maths() {
+  return state().maths;
+}
+
+std::vector<unsigned>& launched_blocks() {
+  return state().launched_blocks;
 }
 
 const Machine& machine() {
@@ -158,7 +234,12 @@ cudaError_t cudaSetDevice(int gpu) {
   return gpu < state().machine.gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 cudaError_t cudaDeviceSynchronize() {
-  return plimsoll::drain();
+  const cudaError_t status = plimsoll::drain();
+  for (CUmemPoolHandle_st* pool : state().pools) {
+    for (CUmemPoolHandle_st::Free& piece : pool->free) piece.work = 0;
+  }
+  for (auto& [address, made] : state().device) made.work = 0;
+  return status;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return plimsoll::drain();
@@ -197,7 +278,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new CUstream_st;
+  *stream = new CUstream_st{{}, ++state().streams_made};
   state().streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -209,6 +290,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (!event->recorded) return cudaErrorInvalidValue;  // CUDA would not wait at all
+  for (const auto& [number, work] : event->known) stream->known[number] = std::max(stream->known[number], work);
   stream->queue.push_back({[] {}, event});
   plimsoll::let_pass();
   return cudaSuccess;
@@ -229,6 +311,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (state().machine.record_that_fails == state().records++) return cudaErrorLaunchFailure;
   event->recorded = true;
+  event->known = stream->known;
   plimsoll::fake::enqueue(stream, [event] {
     event->done = true;
     event->date = state().clock;
@@ -236,6 +319,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  state().issued += 'S';
   while (!event->done) {
     if (!plimsoll::run_one()) return cudaErrorLaunchTimeout;
   }
@@ -284,48 +368,72 @@ cudaError_t cudaMemset(void* address, int value, size_t bytes) {
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
   if (bytes >= plimsoll::fake::large_copy) state().issued += 'C';
+  plimsoll::count_early_use(to, *stream);
+  plimsoll::count_early_use(from, *stream);
   plimsoll::fake::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_gpu, const void* from, int from_gpu, size_t bytes,
+                                cudaStream_t stream) {
+  plimsoll::count_detour(to, from_gpu);
+  plimsoll::count_detour(from, to_gpu);
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
 }
 cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t stream) {
+  plimsoll::count_early_use(address, *stream);
   plimsoll::fake::enqueue(stream, [=] { std::memset(address, value, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   if (!state().machine.has_pools) return cudaErrorNotSupported;
-  *pool = new CUmemPoolHandle_st{properties->location.id, 0, 0};
+  *pool = new CUmemPoolHandle_st{properties->location.id};
+  state().pools.insert(*pool);
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  state().pools.erase(pool);
   delete pool;
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* reaches, size_t count) {
+  for (size_t i = 0; i < count; ++i) pool->readers.insert(reaches[i].location.id);
+  return cudaSuccess;
+}
+/// What is free is not kept.
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t) {
+  for (const CUmemPoolHandle_st::Free& piece : pool->free) pool->reserved -= piece.bytes;
+  pool->free.clear();
+  ++state().trims;
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void*) {
   if (attribute == cudaMemPoolAttrUsedMemHigh) pool->used_high = pool->used;
+  if (attribute == cudaMemPoolAttrReservedMemHigh) pool->reserved_high = pool->reserved;
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr, void* value) {
-  std::memcpy(value, &pool->used_high, sizeof pool->used_high);
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const std::uint64_t asked = attribute == cudaMemPoolAttrReservedMemHigh ? pool->reserved_high : pool->used_high;
+  std::memcpy(value, &asked, sizeof asked);
   return cudaSuccess;
 }
 /// Always new memory, which may be written once the stream has come here.
 cudaError_t cudaMallocFromPoolAsync(void** address, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   if (!plimsoll::has_room(pool->gpu, bytes)) return cudaErrorMemoryAllocation;
   *address = plimsoll::allocated(state().device, pool->gpu, bytes);
-  pool->used += bytes;
-  pool->used_high = std::max(pool->used_high, pool->used);
+  plimsoll::OwnedBytes& own = state().device[*address];
+  own.pool = pool;
+  own.stream = stream->number;
+  own.work = stream->known[stream->number] + 1;
+  plimsoll::take_from(*pool, bytes, *stream);
   void* made = *address;
   plimsoll::fake::enqueue(stream, [=] { std::memset(made, 0xFF, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  const plimsoll::OwnedBytes& freed = state().device.at(address);
+  freed.pool->used -= freed.bytes;
+  freed.pool->free.push_back({freed.bytes, stream->number, stream->known[stream->number] + 1});
   plimsoll::fake::enqueue(stream, [address] {
     const plimsoll::OwnedBytes& made = state().device.at(address);
     std::memset(address, 0xFF, made.bytes);  // who reads it later reads this; the memory itself stays for him to do so

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace plimsoll::fake {
 
@@ -35,7 +36,22 @@ std::size_t device_bytes();
 /// What went against CUDA's contracts without an error of its own: host memory freed while streams may still use it.
 int early_frees();
 
+/// Copies and fills of a pool's memory by streams that nothing orders behind its allocation.
+int early_uses();
+
+/// How often a pool gave its free memory back.
+int trims();
+
+/// Copies between GPUs whose pool was not opened to the other GPU: CUDA stages them through the host.
+int detours();
+
 /// Products and large copies in the order in which they were issued: 'P', 'C'; a product of zeros is '0'.
 std::string& issued();
+
+/// In which maths convolutions were issued, in order: see fake_cudnn.cpp.
+std::string& maths();
+
+/// Blocks of each kernel of blocks, in the order of their launch.
+std::vector<unsigned>& launched_blocks();
 
 }  // namespace plimsoll::fake

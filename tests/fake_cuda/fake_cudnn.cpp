@@ -17,6 +17,7 @@ struct cudnnFilterStruct {
 };
 struct cudnnConvolutionStruct {
   int pad = 0, stride = 0;
+  cudnnMathType_t maths = CUDNN_DEFAULT_MATH;
 };
 struct cudnnPoolingStruct {
   int window = 0, pad = 0, stride = 0;
@@ -47,15 +48,25 @@ std::size_t size_of(bool is_right) {
   return (is_right ? 1 : 2) * plimsoll::fake::machine().convolution_workspace;
 }
 
-/// The fastest is not the same every time, the next fails: the third is what must be taken.
+/// The fastest is not the same every time, the next fails: the third is what must be taken where TF32 is allowed, the
+/// fourth, with the maths of fp32, where it is not. Each has the right algorithm; its maths is what tells them apart.
 template <class Perf, class Algorithm>
 cudnnStatus_t offer(int* count, Perf* perfs, Algorithm algorithm) {
-  *count = 3;
+  *count = 4;
   perfs[0].determinism = CUDNN_NON_DETERMINISTIC;
   perfs[1].status = CUDNN_STATUS_NOT_SUPPORTED;
-  perfs[1].determinism = perfs[2].determinism = CUDNN_DETERMINISTIC;
-  perfs[2].algo = algorithm;
+  perfs[1].determinism = perfs[2].determinism = perfs[3].determinism = CUDNN_DETERMINISTIC;
+  perfs[2].algo = perfs[3].algo = algorithm;
+  perfs[2].mathType = CUDNN_TENSOR_OP_MATH;
+  perfs[3].mathType = CUDNN_FMA_MATH;
   return CUDNN_STATUS_SUCCESS;
+}
+
+/// In which maths the convolution is computed: 'F' for fp32's own, 'T' where it may round, 'D' where cuDNN chooses.
+void note_maths(const cudnnConvolutionStruct& convolution) {
+  plimsoll::fake::maths() += convolution.maths == CUDNN_FMA_MATH         ? 'F'
+                             : convolution.maths == CUDNN_TENSOR_OP_MATH ? 'T'
+                                                                         : 'D';
 }
 
 }  // namespace
@@ -124,7 +135,8 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t desc,
   *desc = {pad, stride};
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMathType_t) {
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t desc, cudnnMathType_t maths) {
+  desc->maths = maths;
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t* desc) {
@@ -185,6 +197,7 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void*, cudnnTensorDes
                                       void* workspace, size_t workspace_size, const void*,
                                       cudnnTensorDescriptor_t y_desc, void* y) {
   if (algorithm != CUDNN_CONVOLUTION_FWD_ALGO_GEMM) return CUDNN_STATUS_NOT_SUPPORTED;
+  note_maths(*convolution);
   plimsoll::fake::enqueue(dnn_stream, [=, tx = *x_desc, tw = *w_desc, c = *convolution, ty = *y_desc] {
     std::memset(workspace, 0xFF, workspace_size);
     auto* sums = static_cast<float*>(y);
@@ -202,6 +215,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void*, cudnnFilt
                                            size_t workspace_size, const void*, cudnnTensorDescriptor_t dx_desc,
                                            void* dx) {
   if (algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT) return CUDNN_STATUS_NOT_SUPPORTED;
+  note_maths(*convolution);
   plimsoll::fake::enqueue(dnn_stream, [=, tx = *dx_desc, tw = *w_desc, c = *convolution, ty = *dy_desc] {
     std::memset(workspace, 0xFF, workspace_size);
     auto* sums = static_cast<float*>(dx);
@@ -219,6 +233,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void*, cudnnTe
                                              size_t workspace_size, const void*, cudnnFilterDescriptor_t dw_desc,
                                              void* dw) {
   if (algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT) return CUDNN_STATUS_NOT_SUPPORTED;
+  note_maths(*convolution);
   plimsoll::fake::enqueue(dnn_stream, [=, tx = *x_desc, tw = *dw_desc, c = *convolution, ty = *dy_desc] {
     std::memset(workspace, 0xFF, workspace_size);
     auto* sums = static_cast<float*>(dw);

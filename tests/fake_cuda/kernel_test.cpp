@@ -49,6 +49,19 @@ TEST_CASE("every kind of op does what the CPU's kernel does, within its scratch"
   }
 }
 
+TEST_CASE("sums of many numbers lose nothing in single precision", "[fake_cuda]") {
+  fake::begin({});
+  constexpr std::int64_t n = 400'000;
+  const std::vector<float> ones(n, 1.0F), tenths(n, 1.1F);
+  std::vector<float> dx(n);
+  {
+    const OwnedStream stream = new_stream();
+    launch::softmax_gradient(ones.data(), tenths.data(), {1, n}, dx.data(), *stream);
+  }
+  const double expected = double{1.1F} * (1 - static_cast<double>(n));
+  CHECK(std::abs(dx[7] / expected - 1) < 1.5e-7);  // in plain single precision a hundred times that
+}
+
 TEST_CASE("compression does what the plain loops do, bit for bit", "[fake_cuda]") {
   fake::begin({});
   for (const BlockSizes s : {BlockSizes{2, 9, 7, 5, 2}, BlockSizes{3, 1, 33, 4, 4}, BlockSizes{1, 8, 8, 1, 8}}) {

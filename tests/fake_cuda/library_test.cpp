@@ -75,6 +75,29 @@ TEST_CASE("where no algorithm of cuDNN keeps to the limit, the one with the smal
   }
 }
 
+TEST_CASE("a convolution runs in the maths for which its algorithm was offered, and rounds only where it may",
+          "[fake_cuda]") {
+  const bool tf32 = GENERATE(false, true);
+  for (const char* kind : {"convolution", "convolution_input_gradient", "convolution_weight_gradient"}) {
+    INFO(kind << ", TF32 " << tf32);
+    fake::begin({});
+    const OpCase c = op_case(kind);
+    Libraries libraries{};
+    libraries.tf32 = tf32;
+    const auto kernel = make_cuda_kernel(c.graph, c.op, libraries);
+    REQUIRE(kernel);
+    const PlacedValues placed(random_values(c, 3));
+    const ScratchPiece scratch(kernel->scratch, 1);
+    KernelArguments arguments = placed.arguments();
+    arguments.scratch = scratch.address();
+    {
+      const OwnedStream stream = new_stream();
+      kernel->run(arguments, {*stream, nullptr, nullptr});
+    }
+    CHECK(fake::maths() == (tf32 ? "T" : "F"));
+  }
+}
+
 TEST_CASE("pinned memory is freed when no stream uses it any more", "[fake_cuda]") {
   for (const RandomCase seed : random_cases(1, 4)) {
     fake::begin({.seed = seed});
@@ -131,6 +154,17 @@ TEST_CASE("an embedding's gradient sums the rows of each word in their order", "
       compare_embedding_gradient(s, 12, static_cast<std::int32_t>(std::min<std::int64_t>(3, vocabulary)));
     }
   }
+}
+
+TEST_CASE("many rows are sorted by many blocks, none of which has more than a few rows a thread", "[fake_cuda]") {
+  fake::begin({});
+  fake::launched_blocks().clear();
+  constexpr std::int64_t tokens = 9000;
+  compare_embedding_gradient({tokens, tokens, 1, 300}, 14, 300);
+  const std::vector<unsigned> a_pass{5, 1, 5};  // 2,048 rows a block; one adds up 80 counts
+  std::vector<unsigned> expected;
+  for (int pass = 0; pass < 3; ++pass) expected.insert(expected.end(), a_pass.begin(), a_pass.end());
+  CHECK(fake::launched_blocks() == expected);
 }
 
 TEST_CASE("an embedding's gradient costs its table and its tokens, not their product", "[fake_cuda]") {

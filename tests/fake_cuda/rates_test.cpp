@@ -35,11 +35,18 @@ TEST_CASE("a GPU's peaks are measured in each of its dtypes, slow-downs by turns
   }
   CHECK(dtypes == std::vector<std::string>{"fp32", "tf32", "bf16", "fp16"});
   CHECK(rates->slowdown.size() == 3);
-  const std::string lone = "P", beside_one = "CCCCCP", beside_two = "CCCCCCCCCCP";
+  const std::string lone = "PPPPS", beside_one = "CCCCCPPPPS", beside_two = "CCCCCCCCCCPPPPS";
   std::string turns;
   for (int turn = 0; turn < 9; ++turn) turns += lone + beside_one + beside_two;
   CHECK(fake::issued().find(turns) != std::string::npos);
   CHECK(fake::issued().find('0') == std::string::npos);
+  std::string peaks;  // 4 dtypes, 3 samples and one before: nobody waits between the products of a series
+  for (int sample = 0; sample < 12; ++sample) peaks += "PPPPPPPPS";
+  CHECK(fake::issued().find(peaks) != std::string::npos);
+  constexpr double series = 2.25e-3 / 8;  // eight pieces of work and an event, a quarter of a millisecond each
+  CHECK(rates->plain_traffic.median == Approx(3.0 * 4 * 64 / series));  // memory's bandwidth: a sum of two tensors
+  CHECK(rates->update_traffic.median == Approx(7.0 * 4 * 64 / series));
+  CHECK(rates->peaks[0].flops.median == Approx(2.0 * 8 * 8 * 8 / series));
   CHECK(fake::early_frees() == 0);
 }
 

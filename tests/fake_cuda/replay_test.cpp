@@ -48,6 +48,7 @@ Replayed well_run(const Training& training, const Schedule& schedule, Allocation
   options.expected = std::move(expected);
   auto outcome = run_on_fake(training, schedule, allocation, machine, options);
   if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) FAIL(failure->what);
+  CHECK(fake::early_uses() == 0);
   return std::move(std::get<Replayed>(outcome));
 }
 
@@ -149,14 +150,39 @@ TEST_CASE("three GPUs in a pipeline train as one does", "[fake_cuda]") {
   const auto& schedule = std::get<Schedule>(made);
   const PlanOutcome plain = planned(one.problem, "store_all");
   const Replayed alone = replayed(one, schedule_in(plain));
+  const Allocation allocation = GENERATE(Allocation::caching, Allocation::stream_ordered);
   for (const RandomCase seed : random_cases(1, 5)) {
     INFO(network << ", seed " << seed);
     fake::begin({.seed = seed, .gpus = 3});
     CudaMachine machine;
     const Replayed run =
-        well_run(three, schedule, Allocation::caching, machine, simulate_event(schedule, three.problem.platform));
+        well_run(three, schedule, allocation, machine, simulate_event(schedule, three.problem.platform));
     CHECK(differing(run, alone).empty());
     CHECK(run.values.size() == alone.values.size());
+    CHECK(fake::detours() == 0);
+  }
+}
+
+TEST_CASE("what one stream frees serves others in stream order, and a pool keeps it for the next run", "[fake_cuda]") {
+  const Training training = training_of(networks[0], slow_links(), {.micro_batches = 2, .optimizer = Optimizer::adam});
+  for (const char* spec : {"rotor", "save_on_cpu", "vdnn", "zero_infinity", "rotor|offload_greedy"}) {
+    const PlanOutcome outcome = planned(training.problem, spec);
+    const Schedule& schedule = schedule_in(outcome);
+    ReplayOptions options;
+    options.expected = simulate_event(schedule, training.problem.platform);
+    fake::begin({});
+    CudaMachine machine;
+    const auto peaks = [&](bool empties) {
+      options.empties_pools = empties;
+      return *std::get<Replayed>(run_on_fake(training, schedule, Allocation::stream_ordered, machine, options))
+                  .allocators[0];
+    };
+    const AllocatorPeaks first = peaks(true);
+    CHECK(first.allocated == options.expected->peaks[0].bytes);  // in order no byte is reserved that is not in use
+    CHECK(first.reserved == first.allocated);
+    const int trims = fake::trims();
+    CHECK(peaks(false).reserved == first.reserved);
+    CHECK(fake::trims() == trims);
   }
 }
 
@@ -186,8 +212,9 @@ TEST_CASE("a CUDA error names the step, and all device memory is back", "[fake_c
   const Allocation allocation = GENERATE(Allocation::caching, Allocation::stream_ordered);
   const Training training = training_of("mlp:layers=2,width=24,batch=6,classes=4", one_gpu());
   const PlanOutcome outcome = planned(training.problem, "store_all");
-  // The first record is the clock's base, the next two are step 0's: the fourth is the start of step 1.
-  fake::begin({.record_that_fails = 3});
+  // The first record is the clock's base, the next two are step 0's, and in stream order a third for what it frees:
+  // then comes the start of step 1.
+  fake::begin({.record_that_fails = allocation == Allocation::caching ? 3 : 4});
   CudaMachine machine;
   const auto failed = run_on_fake(training, schedule_in(outcome), allocation, machine, {});
   REQUIRE(std::holds_alternative<ReplayFailure>(failed));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <tuple>
 
 #include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
@@ -42,6 +43,11 @@ Filter filter(const Tensor& weight) {
   return desc;
 }
 
+/// What cuDNN may choose from.
+cudnnMathType_t maths_of(bool tf32) {
+  return tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+}
+
 Convolution convolution_of(const Tensor& weight, std::int64_t stride, bool tf32) {
   cudnnConvolutionDescriptor_t made = nullptr;
   CUDA_CHECK(cudnnCreateConvolutionDescriptor(&made));
@@ -49,7 +55,7 @@ Convolution convolution_of(const Tensor& weight, std::int64_t stride, bool tf32)
   const int padding = whole((weight.shape[0] - 1) / 2);
   CUDA_CHECK(cudnnSetConvolution2dDescriptor(made, padding, padding, whole(stride), whole(stride), 1, 1,
                                              CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-  CUDA_CHECK(cudnnSetConvolutionMathType(made, tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+  CUDA_CHECK(cudnnSetConvolutionMathType(made, maths_of(tf32)));
   return desc;
 }
 
@@ -58,15 +64,17 @@ struct ConvolutionLayer {
   Picture x, y;
   Filter weight;
   Convolution convolution;
+  bool tf32;
   std::int64_t outputs, inputs;  ///< of the weights as a matrix: (height, width, from) x to
   Bytes weights;
   std::string text;
 
-  ConvolutionLayer(const Tensor& from, const Tensor& weights_of, const Tensor& to, std::int64_t stride, bool tf32)
+  ConvolutionLayer(const Tensor& from, const Tensor& weights_of, const Tensor& to, std::int64_t stride, bool may_round)
       : x(picture(from)),
         y(picture(to)),
         weight(filter(weights_of)),
-        convolution(convolution_of(weights_of, stride, tf32)),
+        convolution(convolution_of(weights_of, stride, may_round)),
+        tf32(may_round),
         outputs(weights_of.shape[3]),
         inputs(weights_of.bytes.count / 4 / outputs),
         weights(aligned(weights_of.bytes)),
@@ -75,27 +83,33 @@ struct ConvolutionLayer {
 };
 
 /// The first of cuDNN's algorithms, in its order of speed, that gives the same bits every time and keeps to the limit;
-/// where none keeps to it, the one with the smallest workspace.
+/// where none keeps to it, the one with the smallest workspace. The layer's descriptor gets the maths for which cuDNN
+/// offered it: without TF32 none that rounds.
 template <class Algorithm, std::size_t count, class Size>
 std::pair<Algorithm, Bytes> chosen(const auto& perfs, int found, const std::array<Algorithm, count>& usual, Size size,
-                                   const std::string& text) {
-  std::vector<Algorithm> order;
+                                   const ConvolutionLayer& layer) {
+  std::vector<std::pair<Algorithm, cudnnMathType_t>> order;
   for (int p = 0; p < found; ++p) {
     const auto& perf = perfs.at(static_cast<std::size_t>(p));
-    const bool fine = perf.status == CUDNN_STATUS_SUCCESS && perf.determinism == CUDNN_DETERMINISTIC;
-    if (fine) order.push_back(perf.algo);
+    const bool is_exact = perf.mathType == CUDNN_FMA_MATH || layer.tf32;
+    const bool fine = perf.status == CUDNN_STATUS_SUCCESS && perf.determinism == CUDNN_DETERMINISTIC && is_exact;
+    if (fine) order.emplace_back(perf.algo, perf.mathType);
   }
-  order.insert(order.end(), usual.begin(), usual.end());
-  std::optional<std::pair<Algorithm, Bytes>> smallest;
-  for (const Algorithm algorithm : order) {
+  for (const Algorithm algorithm : usual) order.emplace_back(algorithm, maths_of(layer.tf32));
+  std::optional<std::tuple<Algorithm, Bytes, cudnnMathType_t>> best;
+  for (const auto& [algorithm, maths] : order) {
     std::size_t bytes = 0;
+    CUDA_CHECK(cudnnSetConvolutionMathType(*layer.convolution, maths));
     if (size(algorithm, &bytes) != CUDNN_STATUS_SUCCESS) continue;
     const Bytes workspace{static_cast<std::int64_t>(bytes)};
-    if (workspace <= workspace_limit) return {algorithm, workspace};
-    if (!smallest || workspace < smallest->second) smallest = {algorithm, workspace};
+    if (!best || workspace < std::get<Bytes>(*best)) best = {algorithm, workspace, maths};
+    if (workspace > workspace_limit) continue;
+    best = {algorithm, workspace, maths};
+    break;
   }
-  if (smallest) return *smallest;
-  throw CudaError("cuDNN has no deterministic algorithm for a " + text);
+  if (!best) throw CudaError("cuDNN has no deterministic algorithm for a " + layer.text);
+  CUDA_CHECK(cudnnSetConvolutionMathType(*layer.convolution, std::get<cudnnMathType_t>(*best)));
+  return {std::get<Algorithm>(*best), std::get<Bytes>(*best)};
 }
 
 void use(const Queue& queue) {
@@ -124,7 +138,7 @@ CudaKernel convolution(const Graph& graph, const Op& op, const Libraries& librar
                                                    *layer->y, algorithm, bytes);
   };
   const std::array usual{CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM};
-  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, layer->text);
+  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, *layer);
   return {[layer, algorithm = algorithm, workspace = workspace](const KernelArguments& a, const Queue& queue) {
             auto* turned = static_cast<float*>(a.scratch);
             launch::transpose(a.in(1), 1, layer->inputs, layer->outputs, turned, queue.stream);
@@ -150,7 +164,7 @@ CudaKernel convolution_input_gradient(const Graph& graph, const Op& op, const Li
                                                         *layer->x, algorithm, bytes);
   };
   const std::array usual{CUDNN_CONVOLUTION_BWD_DATA_ALGO_1};
-  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, layer->text);
+  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, *layer);
   return {[layer, algorithm = algorithm, workspace = workspace](const KernelArguments& a, const Queue& queue) {
             auto* turned = static_cast<float*>(a.scratch);
             launch::transpose(a.in(1), 1, layer->inputs, layer->outputs, turned, queue.stream);
@@ -176,7 +190,7 @@ CudaKernel convolution_weight_gradient(const Graph& graph, const Op& op, const L
                                                           *layer->weight, algorithm, bytes);
   };
   const std::array usual{CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1};
-  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, layer->text);
+  const auto [algorithm, workspace] = chosen(perfs, found, usual, size, *layer);
   return {[layer, algorithm = algorithm, workspace = workspace](const KernelArguments& a, const Queue& queue) {
             auto* turned = static_cast<float*>(a.scratch);
             use(queue);

@@ -42,6 +42,22 @@ OwnedPool new_pool(int ordinal) {
   return OwnedPool(made);
 }
 
+/// What cudaDeviceEnablePeerAccess does for other memory: copies between GPUs need no host where they can do so.
+void let_peers_reach(cudaMemPool_t pool, int ordinal) {
+  int count = 0;
+  CUDA_CHECK(cudaGetDeviceCount(&count));
+  for (int other = 0; other < count; ++other) {
+    int can = 0;
+    if (other != ordinal) CUDA_CHECK(cudaDeviceCanAccessPeer(&can, other, ordinal));
+    if (can == 0) continue;
+    cudaMemAccessDesc reach{};
+    reach.location.type = cudaMemLocationTypeDevice;
+    reach.location.id = other;
+    reach.flags = cudaMemAccessFlagsProtReadWrite;
+    CUDA_CHECK(cudaMemPoolSetAccess(pool, &reach, 1));
+  }
+}
+
 int selected(int ordinal) {
   CUDA_CHECK(cudaSetDevice(ordinal));
   return ordinal;
@@ -121,6 +137,7 @@ cudaMemPool_t Gpu::pool() {
     // What is freed stays in the pool, however much it is.
     std::uint64_t all = ~std::uint64_t{0};
     CUDA_CHECK(cudaMemPoolSetAttribute(*pool_, cudaMemPoolAttrReleaseThreshold, &all));
+    let_peers_reach(*pool_, ordinal);
   }
   return *pool_;
 }

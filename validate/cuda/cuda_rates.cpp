@@ -15,6 +15,7 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes small{64};
+constexpr int series = 8;  ///< kernels one behind the other between two events: no host in between
 
 /// Memory that is given back at the end.
 class DevicePiece {
@@ -144,7 +145,8 @@ class DeviceBench {
     queue_ = {*stream_, libraries.blas, libraries.dnn};
   }
 
-  double seconds(int times = 1) const {
+  /// Of one of so many runs, one behind the other.
+  double seconds(int times) const {
     return seconds_of(*stream_,
                       [&] {
                         for (int i = 0; i < times; ++i) kernel_.run(arguments_, queue_);
@@ -198,7 +200,9 @@ MeasuredPeak measured_peak(const std::string& dtype, cudaDataType_t numbers, std
   const Queue queue{*stream, libraries.blas, libraries.dnn};
   const auto n = static_cast<double>(rows);
   return {dtype, rows, repeated(repetitions, [&] {
-            return 2 * n * n * n / seconds_of(*stream, [&] { product.run(*a, *b, *c, nullptr, *scratch, queue); });
+            return series * 2 * n * n * n / seconds_of(*stream, [&] {
+                     for (int i = 0; i < series; ++i) product.run(*a, *b, *c, nullptr, *scratch, queue);
+                   });
           })};
 }
 
@@ -220,13 +224,14 @@ std::vector<MeasuredPeak> measured_peaks(const ProbeSizes& sizes, Gpu& gpu, cons
 /// By turns alone and beside one and two copies: clocks follow the temperature meanwhile.
 std::vector<MeasuredRate> slowdowns(const DeviceBench& product, const std::vector<DeviceCopies*>& copies,
                                     std::size_t turns) {
+  constexpr int beside_copies = 4;  // less than the copies take
   std::vector<std::vector<double>> times(copies.size());
-  product.seconds();
+  product.seconds(beside_copies);
   for (std::size_t turn = 0; turn < turns; ++turn) {
-    const double alone = product.seconds();
+    const double alone = product.seconds(beside_copies);
     for (std::size_t busy = 1; busy <= copies.size(); ++busy) {
       for (std::size_t c = 0; c < busy; ++c) copies[c]->keep_busy(product.stream());
-      times[busy - 1].push_back(product.seconds() / alone);
+      times[busy - 1].push_back(product.seconds(beside_copies) / alone);
       for (std::size_t c = 0; c < busy; ++c) copies[c]->wait();
     }
   }
@@ -294,10 +299,10 @@ std::optional<MachineRates> measure_gpu(CudaMachine& machine, const Libraries& l
   if (!proceed("updates, launches and allocations")) return std::nullopt;
   const DeviceBench sum(sum_probe(sizes.summed), gpu, libraries);
   const double added = 3.0 * 4 * static_cast<double>(sizes.summed);
-  rates.plain_traffic = repeated(repetitions, [&] { return added / sum.seconds(8); });
+  rates.plain_traffic = repeated(repetitions, [&] { return added / sum.seconds(series); });
   const DeviceBench adam(adam_probe(sizes.parameters), gpu, libraries);
   const double moved = 7.0 * 4 * static_cast<double>(sizes.parameters);
-  rates.update_traffic = repeated(repetitions, [&] { return moved / adam.seconds(); });
+  rates.update_traffic = repeated(repetitions, [&] { return moved / adam.seconds(series); });
   rates.host_update_traffic = host_update_traffic(sizes.host_parameters, repetitions);
   const DeviceBench tiny(tiny_probe(), gpu, libraries);
   rates.launch = repeated(repetitions, [&] { return tiny.seconds(100); });

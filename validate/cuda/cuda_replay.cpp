@@ -45,7 +45,8 @@ struct RunEvents {
 /// what is used again, and orders it. What a run took is given back when this dies.
 class StreamOrderedMemory : public RunMemory {
  public:
-  StreamOrderedMemory(Gpu&, std::optional<Bytes> capacity, RunEvents);
+  /// `begins_empty`: the pool reserves anew, so that its peaks are this run's.
+  StreamOrderedMemory(Gpu&, std::optional<Bytes> capacity, RunEvents, bool begins_empty);
   ~StreamOrderedMemory() override;
 
   std::optional<Grant> take(Bytes, StreamId) override;
@@ -69,11 +70,18 @@ struct NoRoom {
 class RunRooms {
  public:
   /// `events` are those of the run's streams and steps, which outlive this.
-  RunRooms(const Problem&, const Schedule&, const ReplayPlan&, CudaMachine&, Allocation, const RunEvents& events);
+  RunRooms(const Problem&, const Schedule&, const ReplayPlan&, CudaMachine&, Allocation, const RunEvents& events,
+           bool begins_empty);
 
-  /// Room for a buffer, for a step or before the first one: the steps that used it before. In a block of planned
-  /// addresses the schedule's own waits are enough.
-  std::vector<StepId> open(BufferId, std::optional<StepId>);
+  /// What must come before a room is used: the end of steps, and the start of the one for which it was made.
+  struct Opened {
+    std::vector<StepId> after;
+    std::optional<StepId> made_for = {};
+  };
+
+  /// Room for a buffer, for a step or before the first one. In a block of planned addresses the schedule's own waits
+  /// are enough.
+  Opened open(BufferId, std::optional<StepId>);
   /// The step has done with a buffer.
   void close(BufferId, StepId);
   /// For the step's workspace, which is not empty.
@@ -93,13 +101,15 @@ class RunRooms {
   struct Room {
     std::byte* address = nullptr;
     std::uint32_t buffers = 0;
-    std::vector<StepId> users;  ///< who freed buffers in it: what comes next waits for them
+    std::vector<StepId> users;       ///< who freed buffers in it: what comes next waits for them
+    std::optional<StepId> made_for;  ///< whose stream had it first
   };
 
   const Room& room_of(BufferId b) const { return rooms_[plan_.region_of[b.index].index]; }
   Room& room_of(BufferId b) { return rooms_[plan_.region_of[b.index].index]; }
   MemoryId own_memory(StepId s) const { return platform_[schedule_[schedule_[s].stream].device].memory; }
   StreamId home_of(DeviceId) const;
+  StreamId taker(MemoryId, std::optional<StepId>) const;
   Grant taken(MemoryId, Bytes, std::optional<StepId>, const std::string& what);
 
   const Graph& graph_;
@@ -109,6 +119,7 @@ class RunRooms {
   std::vector<std::unique_ptr<RunMemory>> owned_memories_;  // by memory; the machine has those of hosts
   std::vector<RunMemory*> memories_;                        // by memory
   std::vector<StreamId> homes_;                             // by memory
+  bool in_stream_order_;                                    // whether devices' memory comes when a stream gets there
   std::vector<std::byte*> blocks_;                          // by memory; null: its rooms come one by one
   std::vector<Room> rooms_;                                 // by region
   std::vector<std::byte*> workspaces_;                      // by step, while it runs
@@ -134,11 +145,10 @@ Bytes room_on(const Gpu& gpu, std::optional<Bytes> capacity) {
   return capacity ? std::min(*capacity, here) : here;
 }
 
-/// The pool begins empty, so that its peaks are this run's.
-StreamOrderedMemory::StreamOrderedMemory(Gpu& gpu, std::optional<Bytes> capacity, RunEvents events)
+StreamOrderedMemory::StreamOrderedMemory(Gpu& gpu, std::optional<Bytes> capacity, RunEvents events, bool begins_empty)
     : gpu_(gpu), capacity_(capacity), events_(std::move(events)), release_(stream_on(gpu)) {
   CUDA_CHECK(cudaDeviceSynchronize());
-  CUDA_CHECK(cudaMemPoolTrimTo(gpu_.pool(), 0));
+  if (begins_empty) CUDA_CHECK(cudaMemPoolTrimTo(gpu_.pool(), 0));
   for (const cudaMemPoolAttr high : {cudaMemPoolAttrReservedMemHigh, cudaMemPoolAttrUsedMemHigh}) {
     std::uint64_t reset = 0;
     CUDA_CHECK(cudaMemPoolSetAttribute(gpu_.pool(), high, &reset));
@@ -200,11 +210,12 @@ std::string text_of(const Graph& graph, const Schedule& schedule, StepId s) {
 }
 
 RunRooms::RunRooms(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, CudaMachine& machine,
-                   Allocation allocation, const RunEvents& events)
+                   Allocation allocation, const RunEvents& events, bool begins_empty)
     : graph_(problem.graph),
       platform_(problem.platform),
       schedule_(schedule),
       plan_(plan),
+      in_stream_order_(allocation == Allocation::stream_ordered),
       rooms_(plan.regions.size()),
       workspaces_(schedule.steps.size(), nullptr) {
   for (std::size_t m = 0; m < platform_.memories.size(); ++m) {
@@ -220,7 +231,7 @@ RunRooms::RunRooms(const Problem& problem, const Schedule& schedule, const Repla
     if (allocation == Allocation::caching) {
       own = std::make_unique<CachingMemory>(gpu.segments, room_on(gpu, memory.capacity));
     } else {
-      own = std::make_unique<StreamOrderedMemory>(gpu, memory.capacity, events);
+      own = std::make_unique<StreamOrderedMemory>(gpu, memory.capacity, events, begins_empty);
     }
     memories_.push_back(own.get());
     homes_.push_back(home_of(*memory.device));
@@ -242,9 +253,15 @@ StreamId RunRooms::home_of(DeviceId device) const {
   return StreamId{};
 }
 
+/// Memory in stream order belongs to the stream of the step that asks, on whichever device: its order is then that of
+/// allocation and use. A stream of another device has no blocks of the caching rules.
+StreamId RunRooms::taker(MemoryId memory, std::optional<StepId> s) const {
+  const bool is_own = s && (in_stream_order_ || own_memory(*s) == memory);
+  return is_own ? schedule_[*s].stream : homes_[memory.index];
+}
+
 Grant RunRooms::taken(MemoryId memory, Bytes bytes, std::optional<StepId> s, const std::string& what) {
-  StreamId stream = homes_[memory.index];
-  if (s && own_memory(*s) == memory) stream = schedule_[*s].stream;
+  const StreamId stream = taker(memory, s);
   if (const std::optional<std::size_t> gpu = gpu_of(platform_, memory)) set_gpu(*gpu);
   std::optional<Grant> grant = memories_[memory.index]->take(bytes, stream);
   if (grant) return std::move(*grant);
@@ -253,10 +270,10 @@ Grant RunRooms::taken(MemoryId memory, Bytes bytes, std::optional<StepId> s, con
                            platform_[memory].name, when, what, bytes.count)};
 }
 
-std::vector<StepId> RunRooms::open(BufferId b, std::optional<StepId> s) {
+RunRooms::Opened RunRooms::open(BufferId b, std::optional<StepId> s) {
   const Buffer& buffer = schedule_[b];
   Room& room = room_of(b);
-  if (room.buffers++ > 0) return room.users;
+  if (room.buffers++ > 0) return {room.users, room.made_for};
   const auto& [memory, bytes, at] = plan_.regions[plan_.region_of[b.index].index];
   if (at) {
     room.address = blocks_[memory.index] + at->count;
@@ -264,7 +281,8 @@ std::vector<StepId> RunRooms::open(BufferId b, std::optional<StepId> s) {
   }
   Grant grant = taken(buffer.memory, bytes, s, fmt::format("buffer {} ('{}')", b.index, graph_[buffer.tensor].name));
   room.address = grant.address;
-  return std::move(grant.after);
+  room.made_for = s;
+  return {std::move(grant.after)};
 }
 
 void RunRooms::close(BufferId b, StepId s) {
@@ -325,9 +343,11 @@ class CudaReplay {
         machine_(machine),
         options_(options) {
     make_streams();
+    if (allocation == Allocation::stream_ordered) make_free_events();
     rooms_.emplace(problem, schedule, plan, machine, allocation,
                    RunEvents{[this](StreamId s) { return *streams_[s.index]; },
-                             [this](StepId s) { return stream_of(s); }, [this](StepId s) { return finish_of(s); }});
+                             [this](StepId s) { return stream_of(s); }, [this](StepId s) { return finish_of(s); }},
+                   options.empties_pools);
   }
 
   Replayed run() {
@@ -371,6 +391,19 @@ class CudaReplay {
       set_gpu(gpu_of(id_at<StepId>(s)));
       starts_.push_back(new_event());
       finishes_.push_back(new_event());
+    }
+  }
+
+  bool frees(StepId s) const {
+    return !schedule_.buffers_in(schedule_[s].frees).empty() || schedule_[s].workspace > Bytes{0};
+  }
+
+  void make_free_events() {
+    frees_.resize(schedule_.steps.size());
+    for (std::size_t s = 0; s < frees_.size(); ++s) {
+      if (!frees(id_at<StepId>(s))) continue;
+      set_gpu(gpu_of(id_at<StepId>(s)));
+      frees_[s] = new_event();
     }
   }
 
@@ -453,11 +486,16 @@ class CudaReplay {
 
   void begin(StepId s) {
     const Step& step = schedule_[s];
-    std::set<StepId> after(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
+    set_gpu(gpu_of(s));
+    // The schedule's own waits come before what is allocated: a pool gives a stream what others freed before that.
+    const std::set<StepId> waits(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
+    for (const StepId earlier : waits) wait_for(s, earlier);
+    std::set<StepId> after, makers;
     std::vector<Stain> stains;
     for (const BufferId b : schedule_.buffers_in(step.allocates)) {
-      const std::vector<StepId> users = rooms_->open(b, s);
-      after.insert(users.begin(), users.end());
+      const RunRooms::Opened opened = rooms_->open(b, s);
+      after.insert(opened.after.begin(), opened.after.end());
+      if (opened.made_for) makers.insert(*opened.made_for);
       stains.push_back({schedule_[b].memory, rooms_->address_of(b), schedule_[b].range_length});
     }
     if (step.workspace > Bytes{0}) {
@@ -468,8 +506,11 @@ class CudaReplay {
     set_gpu(gpu_of(s));
     // A wait that other waits imply costs next to nothing, so none is left out; the stream's own order needs none.
     for (const StepId earlier : after) {
-      if (schedule_[earlier].stream == step.stream) continue;
-      CUDA_CHECK(cudaStreamWaitEvent(stream_of(s), finish_of(earlier), 0));
+      if (!waits.contains(earlier)) wait_for(s, earlier);
+    }
+    for (const StepId maker : makers) {
+      if (schedule_[maker].stream == step.stream) continue;
+      CUDA_CHECK(cudaStreamWaitEvent(stream_of(s), *starts_[maker.index], 0));
     }
     if (options_.poisons) {
       for (const Stain& stain : stains) poison(stain, s);
@@ -480,10 +521,19 @@ class CudaReplay {
     CUDA_CHECK(cudaEventRecord(finish_of(s), stream_of(s)));
   }
 
+  /// For the end of another stream's step, with what it freed.
+  void wait_for(StepId s, StepId earlier) {
+    if (schedule_[earlier].stream == schedule_[s].stream) return;
+    const bool with_frees = !frees_.empty() && *frees_[earlier.index] != nullptr;
+    CUDA_CHECK(cudaStreamWaitEvent(stream_of(s), with_frees ? *frees_[earlier.index] : finish_of(earlier), 0));
+  }
+
   void end(StepId s) {
     set_gpu(gpu_of(s));
     rooms_->close_workspace(s);
     for (const BufferId b : schedule_.buffers_in(schedule_[s].frees)) rooms_->close(b, s);
+    if (frees_.empty() || *frees_[s.index] == nullptr) return;
+    CUDA_CHECK(cudaEventRecord(*frees_[s.index], stream_of(s)));
   }
 
   void poison(const Stain& stain, StepId s) {
@@ -594,6 +644,7 @@ class CudaReplay {
   std::vector<std::unique_ptr<std::function<void()>>> host_work_;  // until the streams are done with it
   std::vector<OwnedStream> streams_;                               // by stream
   std::vector<OwnedEvent> starts_, finishes_;                      // by step
+  std::vector<OwnedEvent> frees_;                                  // by step that frees in stream order; else empty
   std::vector<OwnedEvent> bases_;                                  // by device
   std::optional<RunRooms> rooms_;                                  // after what its memories wait for
   std::vector<std::pair<std::byte*, Bytes>> inputs_;               // by micro-batch

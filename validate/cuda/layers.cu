@@ -1,6 +1,8 @@
 // Pooling, fused attention, the two ends of a network and the LSTM cell: what validate/reference/layers.cpp does. Where
 // that scatters, these gather, so that every number is one thread's sum in a fixed order.
 
+#include <utility>
+
 #include "validate/cuda/grid.cuh"
 #include "validate/cuda/launch.h"
 
@@ -16,51 +18,100 @@ int digits_below(std::int64_t words) {
   return count;
 }
 
-/// One block sorts the rows by their words, a digit a pass from the lowest one; rows of equal digits keep their order.
-/// Pass 0 writes to `even`, pass 1 to `odd`, and so on.
-__global__ void sort_rows_kernel(const std::int32_t* token, std::int64_t rows, int passes, std::int32_t* even,
-                                 std::int32_t* odd) {
-  __shared__ std::int32_t place[digits * block_threads];  // by digit, then thread: how many, then where the next goes
+/// How a pass of sorting shares the rows out: each thread of each block has some that follow each other.
+struct SortShares {
+  static constexpr std::int64_t rows_a_thread = 8;
+  std::int64_t rows;
+
+  unsigned blocks() const {
+    constexpr std::int64_t of_block = rows_a_thread * block_threads;
+    return static_cast<unsigned>((rows + of_block - 1) / of_block);
+  }
+};
+
+/// A pass of sorting by words, from the lowest digit on: rows of equal digits keep their order. From nowhere: as they
+/// come.
+struct SortPass {
+  const std::int32_t *token, *from;
+  std::int64_t rows;
+  int pass;
+
+  __device__ std::int32_t row_at(std::int64_t i) const {
+    return from == nullptr ? static_cast<std::int32_t>(i) : from[i];
+  }
+  __device__ unsigned digit_of(std::int32_t row) const {
+    return (static_cast<unsigned>(token[row]) >> static_cast<unsigned>(pass * digit_bits)) & (digits - 1);
+  }
+  __device__ std::int64_t first() const {
+    return (std::int64_t{blockIdx.x} * block_threads + threadIdx.x) * SortShares::rows_a_thread;
+  }
+  __device__ std::int64_t last() const {
+    const std::int64_t behind = first() + SortShares::rows_a_thread;
+    return behind < rows ? behind : rows;
+  }
+};
+
+/// How many rows of each digit the block has: `counts` is (digits, blocks).
+__global__ void count_digits_kernel(SortPass sort, unsigned blocks, std::int32_t* counts) {
+  __shared__ std::int32_t place[digits * block_threads];  // by digit, then thread
+  const unsigned own = threadIdx.x;
+  for (unsigned d = 0; d < digits; ++d) place[d * block_threads + own] = 0;
+  for (std::int64_t i = sort.first(); i < sort.last(); ++i) {
+    ++place[sort.digit_of(sort.row_at(i)) * block_threads + own];
+  }
+  __syncthreads();
+  if (own >= digits) return;
+  std::int32_t sum = 0;
+  for (unsigned t = 0; t < block_threads; ++t) sum += place[own * block_threads + t];
+  counts[own * blocks + blockIdx.x] = sum;
+}
+
+/// Makes counts the sums of all before them: by one block, a few for each of its threads.
+__global__ void places_of_counts_kernel(std::int64_t n, std::int32_t* counts) {
   __shared__ std::int32_t sums[block_threads];
   const unsigned own = threadIdx.x;
-  const std::int64_t share = (rows + block_threads - 1) / block_threads;
-  const std::int64_t first = own * share, last = first + share < rows ? first + share : rows;
-  for (int pass = 0; pass < passes; ++pass) {
-    const std::int32_t* from = pass % 2 == 0 ? odd : even;
-    std::int32_t* to = pass % 2 == 0 ? even : odd;
-    const auto row_at = [=](std::int64_t i) { return pass == 0 ? static_cast<std::int32_t>(i) : from[i]; };
-    const auto digit_of = [=](std::int32_t row) {
-      return (static_cast<unsigned>(token[row]) >> static_cast<unsigned>(pass * digit_bits)) & (digits - 1);
-    };
-    for (unsigned d = 0; d < digits; ++d) place[d * block_threads + own] = 0;
-    for (std::int64_t i = first; i < last; ++i) ++place[digit_of(row_at(i)) * block_threads + own];
-    __syncthreads();
-    // Running sums: each thread adds up `digits` neighbours, one thread the sums of all.
-    std::int32_t sum = 0;
-    for (unsigned k = 0; k < digits; ++k) sum += place[own * digits + k];
-    sums[own] = sum;
-    __syncthreads();
-    if (own == 0) {
-      std::int32_t before = 0;
-      for (unsigned t = 0; t < block_threads; ++t) {
-        const std::int32_t here = sums[t];
-        sums[t] = before;
-        before += here;
-      }
-    }
-    __syncthreads();
-    std::int32_t before = sums[own];
-    for (unsigned k = 0; k < digits; ++k) {
-      const std::int32_t here = place[own * digits + k];
-      place[own * digits + k] = before;
+  const std::int64_t share = (n + block_threads - 1) / block_threads;
+  const std::int64_t first = own * share, last = first + share < n ? first + share : n;
+  std::int32_t sum = 0;
+  for (std::int64_t i = first; i < last; ++i) sum += counts[i];
+  sums[own] = sum;
+  __syncthreads();
+  std::int32_t before = 0;
+  for (unsigned t = 0; t < own; ++t) before += sums[t];
+  for (std::int64_t i = first; i < last; ++i) {
+    const std::int32_t here = counts[i];
+    counts[i] = before;
+    before += here;
+  }
+}
+
+/// The block's rows to their places: behind those of its digit in blocks before it, and in threads before. The one
+/// block of few rows needs no `places`.
+__global__ void place_rows_kernel(SortPass sort, unsigned blocks, const std::int32_t* places, std::int32_t* to) {
+  __shared__ std::int32_t place[digits * block_threads];
+  const unsigned own = threadIdx.x;
+  for (unsigned d = 0; d < digits; ++d) place[d * block_threads + own] = 0;
+  for (std::int64_t i = sort.first(); i < sort.last(); ++i) {
+    ++place[sort.digit_of(sort.row_at(i)) * block_threads + own];
+  }
+  __syncthreads();
+  std::int32_t before = 0;
+  if (own < digits && places != nullptr) before = places[own * blocks + blockIdx.x];
+  if (own < digits && places == nullptr) {
+    for (unsigned k = 0; k < own * block_threads; ++k) before += place[k];
+  }
+  __syncthreads();
+  if (own < digits) {
+    for (unsigned t = 0; t < block_threads; ++t) {
+      const std::int32_t here = place[own * block_threads + t];
+      place[own * block_threads + t] = before;
       before += here;
     }
-    __syncthreads();
-    for (std::int64_t i = first; i < last; ++i) {
-      const std::int32_t row = row_at(i);
-      to[place[digit_of(row) * block_threads + own]++] = row;
-    }
-    __syncthreads();
+  }
+  __syncthreads();
+  for (std::int64_t i = sort.first(); i < sort.last(); ++i) {
+    const std::int32_t row = sort.row_at(i);
+    to[place[sort.digit_of(row) * block_threads + own]++] = row;
   }
 }
 
@@ -68,15 +119,27 @@ __global__ void sort_rows_kernel(const std::int32_t* token, std::int64_t rows, i
 const std::int32_t* rows_by_word(const std::int32_t* token, const plain::EmbeddingSizes& s, std::int32_t* scratch,
                                  cudaStream_t stream) {
   const int passes = digits_below(s.vocabulary);
-  std::int32_t *even = scratch, *odd = scratch + s.tokens;
-  launch_blocks(sort_rows_kernel, 1, block_threads, stream, token, s.tokens, passes, even, odd);
-  return passes % 2 == 0 ? odd : even;
+  const unsigned blocks = SortShares{s.tokens}.blocks();
+  std::int32_t *to = scratch, *other = scratch + s.tokens, *counts = scratch + 2 * s.tokens;
+  const std::int32_t* from = nullptr;
+  for (int pass = 0; pass < passes; ++pass) {
+    const SortPass sort{token, from, s.tokens, pass};
+    if (blocks > 1) {
+      launch_blocks(count_digits_kernel, blocks, block_threads, stream, sort, blocks, counts);
+      launch_blocks(places_of_counts_kernel, 1, block_threads, stream, std::int64_t{digits} * blocks, counts);
+    }
+    launch_blocks(place_rows_kernel, blocks, block_threads, stream, sort, blocks, blocks > 1 ? counts : nullptr, to);
+    from = to;
+    std::swap(to, other);
+  }
+  return from;
 }
 
 }  // namespace
 
 std::int64_t embedding_gradient_scratch(const plain::EmbeddingSizes& s) {
-  return 2 * s.tokens * static_cast<std::int64_t>(sizeof(std::int32_t));
+  const std::int64_t counts = std::int64_t{digits} * SortShares{s.tokens}.blocks();
+  return (2 * s.tokens + counts) * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
 /// Every pixel asks the windows over it, in order, whether it is their largest.

@@ -1,5 +1,6 @@
 // Sums over columns and rows, the norms and softmax: what the loops in validate/reference do. Columns are
-// summed in chunks of rows, in double, and the chunks in their order: the same bits every time.
+// summed in chunks of rows, and the chunks in their order: the same bits every time. Sums are of single precision, with
+// what their roundings lost carried along: many GPUs have a 64th of that rate in double.
 
 #include "validate/cuda/grid.cuh"
 #include "validate/cuda/launch.h"
@@ -7,8 +8,33 @@
 namespace plimsoll::launch {
 namespace {
 
+/// A sum with what its roundings have lost (Kahan): as good as one in double, rounded once.
+struct Sum {
+  float high, lost;
+
+  __device__ void add(float next) {
+    const float corrected = next - lost, sum = high + corrected;
+    lost = (sum - high) - corrected;
+    high = sum;
+  }
+  __device__ void add(const Sum& other) {
+    add(-other.lost);
+    add(other.high);
+  }
+};
+
 struct Pair {
-  double a, b;
+  Sum a, b;
+
+  __device__ void add(const Pair& other) {
+    a.add(other.a);
+    b.add(other.b);
+  }
+};
+
+/// What is summed.
+struct Terms {
+  float a, b;
 };
 
 constexpr unsigned tile_columns = 32, tile_rows = 8;
@@ -28,21 +54,18 @@ __global__ void column_partials(RowSizes s, std::int64_t chunk_rows, Pair* parti
   const std::int64_t column = std::int64_t{blockIdx.x} * tile_columns + threadIdx.x;
   const std::int64_t first = std::int64_t{blockIdx.y} * chunk_rows;
   const std::int64_t last = first + chunk_rows < s.rows ? first + chunk_rows : s.rows;
-  Pair sum{0, 0};
+  Pair sum{};
   if (column < s.columns) {
     for (std::int64_t row = first + threadIdx.y; row < last; row += tile_rows) {
-      const Pair next = term(row, column);
-      sum.a += next.a;
-      sum.b += next.b;
+      const Terms next = term(row, column);
+      sum.a.add(next.a);
+      sum.b.add(next.b);
     }
   }
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || column >= s.columns) return;
-  for (unsigned r = 1; r < tile_rows; ++r) {
-    sum.a += sums[r][threadIdx.x].a;
-    sum.b += sums[r][threadIdx.x].b;
-  }
+  for (unsigned r = 1; r < tile_rows; ++r) sum.add(sums[r][threadIdx.x]);
   partials[std::int64_t{blockIdx.y} * s.columns + column] = sum;
 }
 
@@ -54,11 +77,8 @@ void sum_columns(RowSizes s, Pair* partials, cudaStream_t stream, Term term, Use
   launch_blocks(column_partials<Term>, grid, dim3(tile_columns, tile_rows), stream, s, (s.rows + chunks - 1) / chunks,
                 partials, term);
   for_each(columns, stream, [=] __device__(std::int64_t c) {
-    Pair sum{0, 0};
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      sum.a += partials[chunk * columns + c].a;
-      sum.b += partials[chunk * columns + c].b;
-    }
+    Pair sum{};
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) sum.add(partials[chunk * columns + c]);
     use(c, sum);
   });
 }
@@ -78,13 +98,13 @@ struct ColumnScratch {
 struct SumOf {
   const float* x;
   std::int64_t columns;
-  __device__ Pair operator()(std::int64_t r, std::int64_t c) const { return {x[r * columns + c], 0}; }
+  __device__ Terms operator()(std::int64_t r, std::int64_t c) const { return {x[r * columns + c], 0}; }
 };
 struct SquareOf {
   const float *x, *mean;
   std::int64_t columns;
-  __device__ Pair operator()(std::int64_t r, std::int64_t c) const {
-    const double d = x[r * columns + c] - mean[c];
+  __device__ Terms operator()(std::int64_t r, std::int64_t c) const {
+    const float d = x[r * columns + c] - mean[c];
     return {d * d, 0};
   }
 };
@@ -92,7 +112,7 @@ struct SquareOf {
 struct GradientOf {
   const float *x, *dy, *mean, *variance;
   std::int64_t columns;
-  __device__ Pair operator()(std::int64_t r, std::int64_t c) const {
+  __device__ Terms operator()(std::int64_t r, std::int64_t c) const {
     const float g = dy[r * columns + c];
     return {g, g * (x[r * columns + c] - mean[c]) * inverse_deviation(variance[c])};
   }
@@ -101,19 +121,19 @@ struct GradientOf {
 struct RowGradientOf {
   const float *x, *dy, *mean, *variance;
   std::int64_t columns;
-  __device__ Pair operator()(std::int64_t r, std::int64_t c) const {
+  __device__ Terms operator()(std::int64_t r, std::int64_t c) const {
     const float g = dy[r * columns + c];
     return {g, (x[r * columns + c] - mean[r]) * inverse_deviation(variance[r]) * g};
   }
 };
 struct StoreMean {
   float* mean;
-  double rows;
-  __device__ void operator()(std::int64_t c, Pair sum) const { mean[c] = static_cast<float>(sum.a / rows); }
+  float rows;
+  __device__ void operator()(std::int64_t c, Pair sum) const { mean[c] = sum.a.high / rows; }
 };
 struct StoreSum {
   float* sums;
-  __device__ void operator()(std::int64_t c, Pair sum) const { sums[c] = static_cast<float>(sum.a); }
+  __device__ void operator()(std::int64_t c, Pair sum) const { sums[c] = sum.a.high; }
 };
 struct StorePair {
   Pair* sums;
@@ -122,13 +142,13 @@ struct StorePair {
 struct StoreWeightGradients {
   float *dscale, *dshift;
   __device__ void operator()(std::int64_t c, Pair sum) const {
-    dscale[c] = static_cast<float>(sum.b);
-    dshift[c] = static_cast<float>(sum.a);
+    dscale[c] = sum.b.high;
+    dshift[c] = sum.a.high;
   }
 };
 
 void column_statistics(const float* x, RowSizes s, const ColumnScratch& scratch, cudaStream_t stream) {
-  const auto rows = static_cast<double>(s.rows);
+  const auto rows = static_cast<float>(s.rows);
   sum_columns(s, scratch.partials, stream, SumOf{x, s.columns}, StoreMean{scratch.mean, rows});
   sum_columns(s, scratch.partials, stream, SquareOf{x, scratch.mean, s.columns}, StoreMean{scratch.variance, rows});
 }
@@ -139,10 +159,7 @@ __device__ Pair block_sum(Pair own) {
   sums[threadIdx.x] = own;
   __syncthreads();
   for (unsigned half = block_threads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      sums[threadIdx.x].a += sums[threadIdx.x + half].a;
-      sums[threadIdx.x].b += sums[threadIdx.x + half].b;
-    }
+    if (threadIdx.x < half) sums[threadIdx.x].add(sums[threadIdx.x + half]);
     __syncthreads();
   }
   const Pair sum = sums[0];
@@ -152,15 +169,16 @@ __device__ Pair block_sum(Pair own) {
 
 /// Mean and variance of one row, by one block.
 __device__ void row_statistics(const float* row, std::int64_t columns, float& mean, float& variance) {
-  Pair own{0, 0};
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a += row[c];
-  mean = static_cast<float>(block_sum(own).a / static_cast<double>(columns));
-  own = {0, 0};
+  const auto count = static_cast<float>(columns);
+  Pair own{};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(row[c]);
+  mean = block_sum(own).a.high / count;
+  own = {};
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
-    const double d = row[c] - mean;
-    own.a += d * d;
+    const float d = row[c] - mean;
+    own.a.add(d * d);
   }
-  variance = static_cast<float>(block_sum(own).a / static_cast<double>(columns));
+  variance = block_sum(own).a.high / count;
 }
 
 __global__ void layer_norm_kernel(const float* x, const float* scale, const float* shift, std::int64_t columns,
@@ -180,15 +198,15 @@ __global__ void layer_norm_input_gradient_kernel(const float* x, const float* sc
   float mean = 0, variance = 0;
   row_statistics(x + first, columns, mean, variance);
   const float inverse = inverse_deviation(variance);
-  Pair own{0, 0};
+  Pair own{};
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
     const float g = dy[first + c] * scale[c];
-    own.a += g;
-    own.b += g * (x[first + c] - mean) * inverse;
+    own.a.add(g);
+    own.b.add(g * (x[first + c] - mean) * inverse);
   }
   const Pair sum = block_sum(own);
-  const auto mean_gradient = static_cast<float>(sum.a / static_cast<double>(columns));
-  const auto mean_dot = static_cast<float>(sum.b / static_cast<double>(columns));
+  const auto count = static_cast<float>(columns);
+  const float mean_gradient = sum.a.high / count, mean_dot = sum.b.high / count;
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
     const float normal = (x[first + c] - mean) * inverse;
     dx[first + c] = inverse * (dy[first + c] * scale[c] - mean_gradient - normal * mean_dot);
@@ -222,17 +240,17 @@ __global__ void softmax_kernel(const float* x, std::int64_t columns, float* y) {
   float own_largest = -INFINITY;
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own_largest = fmaxf(own_largest, x[first + c]);
   const float largest = block_max(own_largest);
-  Pair own{0, 0};
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a += expf(x[first + c] - largest);
-  const auto sum = static_cast<float>(block_sum(own).a);
+  Pair own{};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(expf(x[first + c] - largest));
+  const float sum = block_sum(own).a.high;
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) y[first + c] = expf(x[first + c] - largest) / sum;
 }
 
 __global__ void softmax_gradient_kernel(const float* y, const float* dy, std::int64_t columns, float* dx) {
   const std::int64_t first = std::int64_t{blockIdx.x} * columns;
-  Pair own{0, 0};
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a += y[first + c] * dy[first + c];
-  const auto dot = static_cast<float>(block_sum(own).a);
+  Pair own{};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(y[first + c] * dy[first + c]);
+  const float dot = block_sum(own).a.high;
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
     dx[first + c] = y[first + c] * (dy[first + c] - dot);
   }
@@ -275,13 +293,13 @@ void batch_norm_input_gradient(const float* x, const float* scale, const float* 
   column_statistics(x, s, own, stream);
   sum_columns(s, own.partials, stream, GradientOf{x, dy, own.mean, own.variance, s.columns}, StorePair{own.sums});
   const std::int64_t columns = s.columns;
-  const auto rows = static_cast<double>(s.rows);
+  const auto rows = static_cast<float>(s.rows);
   const float *mean = own.mean, *variance = own.variance;
   const Pair* sums = own.sums;
   for_each(s.rows * columns, stream, [=] __device__(std::int64_t i) {
     const std::int64_t c = i % columns;
     const float inverse = inverse_deviation(variance[c]), normal = (x[i] - mean[c]) * inverse;
-    const auto mean_gradient = static_cast<float>(sums[c].a / rows), mean_dot = static_cast<float>(sums[c].b / rows);
+    const float mean_gradient = sums[c].a.high / rows, mean_dot = sums[c].b.high / rows;
     dx[i] = scale[c] * inverse * (dy[i] - mean_gradient - normal * mean_dot);
   });
 }
