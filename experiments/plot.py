@@ -1,12 +1,14 @@
 """Draws the figures of a report: iteration time against memory, one figure a case, and timelines where it has them.
 
-python3 plot.py report.json FOLDER    writes FOLDER/<file>.svg, .pdf and .png for every figure of report.json, and
-                                      FOLDER/<file>-timelines.svg, .pdf and .png, and FOLDER/<file>-prices.svg, .pdf and .png
+python3 plot.py report.json FOLDER [N]    writes FOLDER/<file>.svg, .pdf and .png for every figure of report.json, or the
+                                          first N, and FOLDER/<file>-timelines.svg, .pdf and .png, and
+                                          FOLDER/<file>-prices.svg, .pdf and .png
 
 The same input gives the same SVG, byte for byte. Exit code 42: matplotlib is missing; 43: a figure cannot be written.
 """
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -24,7 +26,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from plot_prices import draw_prices, has_prices
 from plot_timelines import draw_timelines
@@ -116,6 +118,8 @@ def title_of(figure):
         details.append("%d micro-batches" % figure["micro_batches"])
     if figure["optimizer"] != "none":
         details.append(figure["optimizer"])
+    if figure["times_rescaled"] is None:
+        return what, ", ".join(details)
     details.append("times re-scaled from the trace's device by flops and bytes" if figure["times_rescaled"]
                    else "times as the trace states them")
     return what, ", ".join(details)
@@ -137,10 +141,62 @@ def spans_a_decade(low, high):
     return low > 0 and high > 10 * low
 
 
+def limits(values, room):
+    """From the least to the largest value with some room, and whether it is logarithmic; the page has the same."""
+    if not values:
+        return 0, 1, False
+    low, high = min(values), max(values)
+    if spans_a_decade(low, high):
+        return low / (high / low) ** room, high * (high / low) ** room, True
+    more = room * (high - low) or room * high or 1
+    return low - more, high + more, False
+
+
+def axis_ticks(low, high, is_log, wanted):
+    """At 1, 2 and 5 of each decade where it is logarithmic, or at powers of ten where these are too many; else at a step
+    of 1, 2, 2.5 or 5 with as many as are wanted at most. report_page/values.js has the same."""
+    if is_log:
+        decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
+        inside = [(f, float("%de%d" % (f, k))) for k in decades for f in (1, 2, 5) if low <= float("%de%d" % (f, k)) <= high]
+        if len(inside) >= 2:
+            return [v for f, v in inside if f == 1 or len(inside) <= 2 * wanted]
+    rough = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float("%.12g" % (i * step)) for i in range(first, last + 1)]
+
+
+def number(value):
+    """Six digits, and no power of ten."""
+    text = "%.6g" % value
+    return text if "e" not in text else ("%.15f" % float(text)).rstrip("0").rstrip(".")
+
+
+def set_ticks(axis, low, high, is_log, wanted):
+    axis.set_major_locator(FixedLocator(axis_ticks(low, high, is_log, wanted)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def luminance(colour):
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    return sum(w * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for w, c in zip((0.2126, 0.7152, 0.0722), parts))
+
+
+def text_colour(colour):
+    """For a name on white: as near to black as it must be to be read, a contrast of 4.5."""
+    for share in range(0, 21):
+        mixed = "#" + "".join("%02x" % round(int(colour[i:i + 2], 16) * (1 - share / 20)) for i in (1, 3, 5))
+        if 1.05 / (luminance(mixed) + 0.05) >= 4.6:
+            return mixed
+    return "#000000"
+
+
 def make_logarithmic(axis):
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: "%g" % value))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
 def label_curves(canvas, axes, curves):
@@ -151,7 +207,7 @@ def label_curves(canvas, axes, curves):
     dots = [tuple(dot) for _, _, points in curves for dot in to_screen(points)]
     height, gap = 9.5 * canvas.dpi / 72, 7 * canvas.dpi / 72
     for name, colour, points in curves:
-        text = axes.text(0, 0, name, fontsize=8, color=colour, fontweight="bold", va="bottom", zorder=7)
+        text = axes.text(0, 0, name, fontsize=8, color=text_colour(colour), fontweight="bold", va="bottom", zorder=7)
         width = text.get_window_extent().width
         anchors = [points[0], points[-1]] + points[1:-1]
         boxes = [(x + dx, y + dy) for x, y in to_screen(anchors) for dx, dy in (
@@ -184,24 +240,20 @@ def draw(figure, strategies):
     errors = {series["strategy"]: error_of(series["points"]) for series in figure["series"]}
     notes = {series["strategy"]: series["note"] for series in figure["series"]}
     takes = {series["strategy"]: reserved(series["points"]) for series in figure["series"]}
-    peaks = marks + [peak for points in fronts.values() for peak, _ in points]
-    peaks += [most for points in takes.values() for _, most, _ in points]
+    feasible = [point for series in figure["series"] for point in series["points"] if point["feasible"]]
+    peaks = marks + [point["peak_bytes"] for point in feasible]
+    peaks += [point["peak_reserved_bytes"] for point in feasible if point.get("peak_reserved_bytes")]
     unit, size = memory_unit(max(peaks, default=1))
-    low, high = min(peaks, default=0) / size, max(peaks, default=1) / size
-    margin = 0.05 * (high - low) or 0.05 * high
+    left, right, x_is_log = limits([peak / size for peak in peaks], 0.05)
 
     legend_rows = len(strategies) + 1 + 7  # the title, and the lines below
     height = max(4.7, 1.1 + 0.245 * legend_rows)
     canvas, axes = plt.subplots(figsize=(8.6, height))
     canvas.subplots_adjust(left=0.085, right=0.655, top=0.835, bottom=0.125)
-    if spans_a_decade(low, high):
+    if x_is_log:
         axes.set_xscale("log")
-        make_logarithmic(axes.xaxis)
-        axes.set_xlim(low / 1.15, high * 1.15)
-    else:
-        axes.set_xlim(low - margin, high + margin)
-        axes.xaxis.set_major_locator(MaxNLocator(7))
-    left, right = axes.get_xlim()
+    axes.set_xlim(left, right)
+    set_ticks(axes.xaxis, left, right, x_is_log, 7)
     rows = []
 
     smallest = figure["smallest_feasible_bytes"]
@@ -225,7 +277,9 @@ def draw(figure, strategies):
         rows.append(Line2D([], [], color=GREY, linewidth=1, marker="|", markersize=8, markeredgewidth=1.6,
                            label="from live to reserved bytes"))
 
-    series_rows, curves, best = [], [], undominated(fronts)
+    cases = {series["strategy"]: tuple(series.get("case", ())) for series in figure["series"]}
+    best_of = {case: undominated({s: points for s, points in fronts.items() if cases[s] == case}) for case in cases.values()}
+    series_rows, curves, best = [], [], set().union(*best_of.values())
     for index, strategy in enumerate(strategies):
         points = fronts.get(strategy, [])
         colour, marker = style_of(index)
@@ -236,7 +290,7 @@ def draw(figure, strategies):
         series_rows.append(Line2D([], [], linewidth=1.6 if len(points) > 1 else 0, label=label, **style))
         x = [peak / size for peak, _ in points]
         y = [time / base for _, time in points]
-        is_best = [point in best for point in points]
+        is_best = [point in best_of[cases[strategy]] for point in points]
         axes.plot(x, y, drawstyle="steps-post", linewidth=1.6, zorder=3, color=colour, alpha=0.8 if any(is_best) else PALE)
         for shown, alpha, zorder in ((True, 1, 5), (False, PALE, 4)):
             xs, ys = ([v for v, b in zip(values, is_best) if b == shown] for values in (x, y))
@@ -247,39 +301,41 @@ def draw(figure, strategies):
         if points:
             curves.append((strategy, colour, list(zip(x, y))))
 
-    classes = proven(figure)
+    classes = proven(figure) if len(best_of) == 1 else []
     for bounds in classes:
         axes.plot([budget / size for budget, _ in bounds], [time / base for _, time in bounds], color=INK,
                   drawstyle="steps-pre", linestyle=(0, (1, 1)), linewidth=1.4, zorder=4.5)
     if classes:
         rows.append(Line2D([], [], color=INK, linestyle=(0, (1, 1)), linewidth=1.4,
                            label="proven: none of a class is faster"))
-    times = [time / base for points in fronts.values() for _, time in points] + ([] if seconds_only else [1.0])
+    times = [point["makespan_s"] / base for point in feasible] + ([] if seconds_only else [1.0])
     fastest, slowest = min(times, default=0), max(times, default=1)
     if not spans_a_decade(fastest, slowest):
-        # What takes far longer than all that are worth their memory would leave no room for these.
-        slowest = min(slowest, fastest + 2.2 * max((time / base - fastest for _, time in best), default=slowest))
-    if spans_a_decade(fastest, slowest):
+        # What takes far longer than all that are worth their memory would leave no room for these; unless it is more than
+        # a quarter.
+        limit = fastest + 2.2 * max((time / base - fastest for _, time in best), default=slowest)
+        if sum(time > limit for time in times) <= len(feasible) / 4:
+            slowest = min(slowest, limit)
+    above = sum(time > slowest for time in times)
+    bottom, top, y_is_log = limits([min(time, slowest) for time in times], 0.08)
+    if y_is_log:
         axes.set_yscale("log")
-        make_logarithmic(axes.yaxis)
-        axes.set_ylim(fastest / 1.08, slowest * 1.15)
-    else:
-        room = 0.07 * (slowest - fastest) or 0.05 * slowest or 1
-        axes.set_ylim(fastest - room, slowest + 1.4 * room)
+    axes.set_ylim(bottom, top)
+    set_ticks(axes.yaxis, bottom, top, y_is_log, 6)
+    if above:
+        canvas.text(0.085, 0.845, "%d slower %s above" % (above, "point is" if above == 1 else "points are"), fontsize=8,
+                    color=GREY)
     axes.set_xlabel("peak memory (%s)" % unit)
     axes.set_ylabel("iteration time (s)" if seconds_only else "iteration time / lower bound")
     axes.grid(True, color="#e5e7eb", linewidth=0.7, zorder=0)
     axes.set_axisbelow(True)
     axes.spines["right"].set_visible(False)
-    if not seconds_only:
+    if not seconds_only and not figure.get("has_own_bounds"):
         milli = slowest * base < 0.5
         scale = base * (1e3 if milli else 1)
         right = axes.secondary_yaxis("right", functions=(lambda v: v * scale, lambda v: v / scale))
         right.set_ylabel("iteration time (%s)" % ("ms" if milli else "s"))
-        if spans_a_decade(fastest, slowest):
-            make_logarithmic(right.yaxis)
-        else:
-            right.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
+        set_ticks(right.yaxis, bottom * scale, top * scale, y_is_log, 6)
         right.spines["right"].set_color("#9ca3af")
 
     # Of the figure, not of the axes, whose second legend would not count where the figure is cut to what is in it.
@@ -334,19 +390,65 @@ def save(canvas, stem):
     plt.close(canvas)
 
 
+def together(figures):
+    """One figure of several: what differs names a series, and bounds stay that all share; without a common bound on time
+    each series is over its own. The page has the same."""
+    names = {"folder": lambda f: f.get("folder", ""), "model": lambda f: f["model"], "machine": lambda f: f["machine"],
+             "micro_batches": lambda f: "%d micro-batches" % f["micro_batches"], "optimizer": lambda f: f["optimizer"]}
+    differ = [key for key in names if len({f.get(key) for f in figures}) > 1]
+
+    def common(key):
+        return figures[0].get(key) if len({f.get(key) for f in figures}) == 1 else None
+
+    joint = {key: common(key) for key in ("lower_bound_s", "lower_bound_bytes", "smallest_feasible_bytes", "store_all_bytes",
+                                          "capacity_bytes", "model", "machine", "times_rescaled")}
+    joint["micro_batches"], joint["optimizer"] = common("micro_batches") or 1, common("optimizer") or "none"
+    for key, word in (("model", "models"), ("machine", "platforms")):
+        joint[key] = joint[key] or "%d %s" % (len({f[key] for f in figures}), word)
+    joint["has_own_bounds"] = not joint["lower_bound_s"] and all(f["lower_bound_s"] for f in figures)
+    if joint["has_own_bounds"]:
+        joint["lower_bound_s"] = 1.0
+    joint["series"] = []
+    for f in figures:
+        scale = f["lower_bound_s"] if joint["has_own_bounds"] else 1
+        for series in f["series"]:
+            points = [{**p, "makespan_s": p["makespan_s"] and p["makespan_s"] / scale} for p in series["points"]]
+            joint["series"].append({**series, "strategy": ", ".join(names[key](f) for key in differ) + ": " + series["strategy"],
+                                    "case": [f["model"], f["machine"], f["micro_batches"], f["optimizer"]], "points": points})
+    return joint
+
+
+def draw_all(figure, strategies, folder):
+    stem = os.path.join(folder, figure["file"])
+    save(draw(figure, strategies), stem)
+    if has_prices(figure):
+        fronts = [front(series["points"]) for series in figure["series"]]
+        save(draw_prices(figure, *title_of(figure), memory_unit, fronts, style_of), stem + "-prices")
+    if "timelines" in figure:
+        save(draw_timelines(figure, *title_of(figure), memory_unit), stem + "-timelines")
+
+
+def say_what_is_left(figures, most):
+    if most is not None and most < figures:
+        print("pictures are of the first %d of %d cases; --figures all draws all" % (most, figures), file=sys.stderr)
+
+
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     with open(sys.argv[1], encoding="utf-8") as file:
         report = json.load(file)
-    for figure in report["figures"]:
-        stem = os.path.join(sys.argv[2], figure["file"])
-        save(draw(figure, report["experiment"]["strategies"]), stem)
-        if has_prices(figure):
-            fronts = [front(series["points"]) for series in figure["series"]]
-            save(draw_prices(figure, *title_of(figure), memory_unit, fronts, style_of), stem + "-prices")
-        if "timelines" in figure:
-            save(draw_timelines(figure, *title_of(figure), memory_unit), stem + "-timelines")
+    most = int(sys.argv[3]) if len(sys.argv) == 4 else None
+    for joint in report.get("together", [])[:most]:
+        figure = together([report["figures"][i] for i in joint["figures"]])
+        save(draw(figure, [series["strategy"] for series in figure["series"]]), os.path.join(sys.argv[2], joint["file"]))
+    if "together" in report:
+        say_what_is_left(len(report["together"]), most)
+        return
+    figures = report["figures"][:most]
+    for figure in figures:
+        draw_all(figure, report["experiment"]["strategies"], sys.argv[2])
+    say_what_is_left(len(report["figures"]), most)
 
 
 if __name__ == "__main__":

@@ -54,9 +54,17 @@ Json point_of(const Json& record) {
   }
   point["outcome"] = written(outcome_of(record));
   if (record.contains("peak") && record["peak"].contains("bytes_by_kind")) {
-    point["kinds"] = record["peak"]["bytes_by_kind"];
+    point["kinds"] = Json::object();
+    for (const auto& [kind, bytes] : record["peak"]["bytes_by_kind"].items()) {
+      if (bytes > 0) point["kinds"][kind] = bytes;
+    }
   }
-  if (record.contains("time_parts")) point["time_parts"] = record["time_parts"];
+  if (record.contains("time_parts")) {
+    point["time_parts"] = Json::array();
+    for (const Json& part : record["time_parts"]) {
+      if (part["time_s"] > 0) point["time_parts"].push_back(part);
+    }
+  }
   return point;
 }
 
@@ -72,19 +80,21 @@ Json shown_fields() {
 }
 
 /// What legends say of a strategy beside its name: why it has no answers, or that some run out of memory or of time.
-std::string without_answers(const Json& points) {
+std::string without_answers(const Json& points, std::size_t budgets) {
   std::map<Outcome, std::size_t> counts;
   for (const Json& point : points) ++counts[*from_name<Outcome>(point["outcome"].get<std::string>())];
   const bool fits = counts.contains(Outcome::feasible);
   const auto words = [&](Outcome outcome) -> std::string {
-    if (outcome == Outcome::infeasible) return counts.size() == 1 ? "fits nowhere" : "does not fit";
+    const bool is_everywhere = counts.size() == 1 && points.size() >= budgets;
+    if (outcome == Outcome::infeasible) return is_everywhere ? "fits nowhere" : "does not fit";
     return outcome == Outcome::out_of_memory ? "out of memory" : std::string(written(outcome));
   };
   std::string text;
   for (const auto& [outcome, count] : counts) {
     if (outcome == Outcome::feasible || (fits && outcome == Outcome::infeasible)) continue;
     text += (text.empty() ? "" : ", ") + words(outcome);
-    if (counts.size() > 1) text += fmt::format(" at {} of {} budgets", count, points.size());
+    if (counts.size() > 1 || points.size() < budgets)
+      text += fmt::format(" at {} of {} budgets", count, std::max(points.size(), budgets));
   }
   return text;
 }
@@ -171,18 +181,27 @@ Json figure_of(const CaseFacts& facts, const std::vector<Json>& records, const J
   figure.erase("budgets_bytes");
   figure["file"] = file_stem(figure, taken);
   for (const Json& record : records) {
-    keep_least(figure["lower_bound_s"], value_or_null(record, "lower_bound_s"));
+    if (record["feasible"]) keep_least(figure["lower_bound_s"], value_or_null(record, "lower_bound_s"));
     keep_least(figure["lower_bound_bytes"], value_or_null(record, "lower_bound_bytes"));
     keep_least(figure["smallest_feasible_bytes"], value_or_null(record, "smallest_feasible_bytes"));
     if (record["feasible"]) keep_least(figure["smallest_feasible_bytes"], value_or_null(record, "peak_bytes"));
   }
+  const Json& bound = figure["lower_bound_s"];
+  const auto shown_point = [&bound](const Json& record) {
+    Json point = point_of(record);
+    if (record["feasible"] && bound.is_number() && bound > 0) {
+      point["above_bound"] = record["makespan_s"].get<double>() / bound.get<double>() - 1;
+    }
+    return point;
+  };
   Json& series = figure["series"] = Json::array();
   for (const Json& strategy : strategies) {
     Json points = Json::array();
     for (const Json& record : records) {
-      if (record.value("strategy", Json("")) == strategy) points.push_back(point_of(record));
+      if (record.value("strategy", Json("")) == strategy) points.push_back(shown_point(record));
     }
-    const std::string note = points.empty() ? without_points(facts, strategy, failures) : without_answers(points);
+    const std::string note =
+        points.empty() ? without_points(facts, strategy, failures) : without_answers(points, facts.budgets.size());
     Json reason = reason_of(facts, strategy, points, failures);
     series.push_back({{"strategy", strategy},
                       {"note", note},
@@ -354,6 +373,35 @@ std::string report_timelines(const SweepContents& contents) {
   return lines;
 }
 
+namespace {
+
+/// What a page holds of a report: a browser opens 60,000 points, and a timeline is there once.
+Json data_of_page(const Json& data, const std::string& timelines) {
+  constexpr std::size_t most_points = 60'000;
+  std::set<std::size_t> with_timeline;
+  for (std::size_t at = 0; at < timelines.size(); at = timelines.find('\n', at) + 1) {
+    with_timeline.insert(std::strtoull(timelines.c_str() + at, nullptr, 10));
+  }
+  Json page = data, figures = Json::array();
+  std::size_t points = 0;
+  for (Json& figure : page["figures"]) {
+    for (const Json& series : figure["series"]) points += series["points"].size();
+    if (points > most_points && !figures.empty()) break;
+    Json none = Json::array(), &list = figure.contains("timelines") ? figure["timelines"] : none;
+    for (Json& timeline : list) {
+      if (!with_timeline.contains(timeline["point"].get<std::size_t>())) continue;
+      for (const char* key : {"lanes", "memory_kinds", "memory"}) timeline.erase(key);
+    }
+    figures.push_back(std::move(figure));
+  }
+  const std::size_t cases = data["figures"].size();
+  if (figures.size() < cases) page["cases_left_out"] = cases - figures.size();
+  page["figures"] = std::move(figures);
+  return page;
+}
+
+}  // namespace
+
 std::string report_html(const Json& data, std::string timelines) {
   std::string page = read_text_file(shipped_file("experiments/report_page/page.html"));
   const auto put = [&page](std::string_view place, std::string_view text) {
@@ -365,12 +413,14 @@ std::string report_html(const Json& data, std::string timelines) {
     for (std::size_t end = 0; (end = text.find('<', end)) != std::string::npos;) text.replace(end, 1, "\\u003c");
     return text;
   };
-  for (const std::string name : {"page.css", "uplot.js", "values.js", "load.js", "figure.js", "prices.js", "labels.js",
-                                 "timeline.js", "detail.js", "table.js", "page.js"}) {
+  for (const std::string name :
+       {"page.css", "uplot.js", "values.js", "load.js", "figure.js", "prices.js", "labels.js", "timeline.js",
+        "detail.js", "filter.js", "page.js", "table.js", "cases.js", "start.js"}) {
     put("@" + name + "@", read_text_file(shipped_file("experiments/report_page/" + name)));
   }
+  const std::string shown = without_tags(json_text(data_of_page(data, timelines)));
   put("@TIMELINES@", without_tags(std::move(timelines)));
-  put("\"@DATA@\"", without_tags(json_text(data)));
+  put("\"@DATA@\"", shown);
   return page;
 }
 
@@ -385,12 +435,12 @@ SweepContents without_sweep(const Json& load) {
 }  // namespace
 
 std::vector<fs::path> write_report(const std::vector<fs::path>& all_results, const fs::path& folder,
-                                   const std::string& made_by) {
-  return write_report(all_results, read_results(all_results), folder, made_by);
+                                   const std::string& made_by, std::size_t most_pictures) {
+  return write_report(all_results, read_results(all_results), folder, made_by, most_pictures);
 }
 
 std::vector<fs::path> write_report(const std::vector<fs::path>& all_results, SweepContents contents,
-                                   const fs::path& folder, const std::string& made_by) {
+                                   const fs::path& folder, const std::string& made_by, std::size_t most_pictures) {
   std::error_code error;
   for (const fs::path& each : all_results) {
     if (!fs::is_directory(each, error)) throw InputError(located(each.string(), {}, "", "is not a folder"));
@@ -421,12 +471,14 @@ std::vector<fs::path> write_report(const std::vector<fs::path>& all_results, Swe
     shown["load"]["picture"] = read_text_file(folder / "load.svg");
     write_text_file(files[1], report_html(shown, report_timelines(contents)));
   }
-  for (const Json& figure : data["figures"]) {
-    draw_gantts(figure, contents, folder, files);
-    draw_meshes(figure, contents, folder, files);
+  const std::size_t drawn = std::min(most_pictures, data["figures"].size());
+  for (std::size_t i = 0; i < drawn; ++i) {
+    draw_gantts(data["figures"][i], contents, folder, files);
+    draw_meshes(data["figures"][i], contents, folder, files);
   }
-  draw_by_python("experiments/plot.py", {files[2].string(), folder.string()});
-  for (const Json& figure : data["figures"]) {
+  if (drawn > 0) draw_by_python("experiments/plot.py", {files[2].string(), folder.string(), std::to_string(drawn)});
+  for (std::size_t i = 0; i < drawn; ++i) {
+    const Json& figure = data["figures"][i];
     std::vector<std::string> stems{figure["file"].get<std::string>()};
     if (figure.contains("timelines")) stems.push_back(stems[0] + "-timelines");
     if (has_prices(figure)) stems.push_back(stems[0] + "-prices");

@@ -23,17 +23,23 @@ std::string results_csv(const SweepContents&, const std::string& made_by);
 /// Of the points whose records keep one, a line `point TAB timeline`, as far as a page can hold them.
 std::string report_timelines(const SweepContents&);
 
-/// A page that needs nothing but itself, made of the parts in report_page/.
+/// A page that needs nothing but itself, made of the parts in report_page/. It leaves out the last cases where it would
+/// have more than 60,000 points, and of timelines what `timelines` hold.
 std::string report_html(const Json& data, std::string timelines = "");
 
+/// Of how many cases a report has pictures unless it is asked for more: each takes a second.
+inline constexpr std::size_t usual_pictures = 12;
+
 /// Writes all of them, with the load line of the first of the folders first if it has one (shown_load.h), and returns
-/// the paths. A folder may have a load line alone. Throws InputError where `results` hold neither or the figures cannot
-/// be drawn; the table and the page are there by then.
+/// the paths. Pictures are of the first `most_pictures` cases. A folder may have a load line alone. Throws InputError
+/// where `results` hold neither or the figures cannot be drawn; the table and the page are there by then.
 std::vector<std::filesystem::path> write_report(const std::vector<std::filesystem::path>& results,
-                                                const std::filesystem::path& folder, const std::string& made_by);
+                                                const std::filesystem::path& folder, const std::string& made_by,
+                                                std::size_t most_pictures = usual_pictures);
 
 /// The same of folders that have been read.
 std::vector<std::filesystem::path> write_report(const std::vector<std::filesystem::path>& results, SweepContents,
-                                                const std::filesystem::path& folder, const std::string& made_by);
+                                                const std::filesystem::path& folder, const std::string& made_by,
+                                                std::size_t most_pictures = usual_pictures);
 
 }  // namespace plimsoll

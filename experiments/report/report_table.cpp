@@ -63,8 +63,12 @@ struct Case {
   std::string title;
   std::vector<std::string> strategies;  // in the order of the points
   std::map<std::int64_t, std::map<std::string, Cell>> cells;
-  double bound = 0;  ///< the least of all answers', so that distances are from the same
+  double bound = 0;  ///< the least of the case and of all answers, so that distances are from the same, as on the page
 };
+
+void keep_least_bound(Case& of, const Json& bound) {
+  if (bound.is_number() && bound > 0 && (of.bound == 0 || bound < of.bound)) of.bound = bound.get<double>();
+}
 
 std::string title_of(const Json& record) {
   std::string title =
@@ -131,9 +135,11 @@ std::string report_table(const SweepContents& contents) {
     of.title = title_of(record);
     if (std::ranges::find(of.strategies, strategy) == of.strategies.end()) of.strategies.push_back(strategy);
     const Cell& cell = of.cells[budget.is_null() ? unlimited : budget.get<std::int64_t>()][strategy] = cell_of(record);
-    if (!cell.words.empty()) continue;
-    const auto bound = record.at("lower_bound_s").get<double>();
-    if (of.bound == 0 || bound < of.bound) of.bound = bound;
+    if (cell.words.empty()) keep_least_bound(of, record.at("lower_bound_s"));
+  }
+  for (auto& [index, of] : cases) {
+    const auto facts = contents.cases.find(index);
+    if (facts != contents.cases.end()) keep_least_bound(of, facts->second.lower_bound.value);
   }
   std::string table;
   for (const auto& [index, of] : cases) {

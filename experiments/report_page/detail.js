@@ -2,7 +2,7 @@
 function facts(figure, p) {
   if (!p.feasible && p.outcome !== "infeasible") return [inWords(p.outcome), ...(p.reason ? [p.reason] : [])];
   if (!p.feasible) return ["infeasible" + (p.smallest_feasible_bytes ? `: fits from ${bytes(p.smallest_feasible_bytes)}` : "")];
-  const rows = [`time ${seconds(p.makespan_s)}` + (figure.lower_bound_s > 0 ? ` = ${(p.makespan_s / figure.lower_bound_s).toFixed(4)} \u00d7 lower bound` : ""),
+  const rows = [`time ${seconds(p.makespan_s)}` + (typeof p.above_bound === "number" ? ` (${percent(p.above_bound)} above the lower bound)` : ""),
     `peak ${bytes(p.peak_bytes)} (${p.peak_bytes} B)`];
   for (const {name, label, unit} of report.fields) {
     if (["makespan_s", "peak_bytes", "outcome", "gap"].includes(name) || !p[name]) continue;
@@ -32,7 +32,7 @@ function commandOf(figure, strategy, p) {
   if (figure.micro_batches > 1) words.push("--micro-batches", figure.micro_batches);
   if (figure.optimizer !== "none") words.push("--optimizer", figure.optimizer);
   for (const key of ["states", "gradients", "engine", "allocator"]) {
-    const usual = {states: "by_dtype", gradients: "new", engine: "simgrid", allocator: "exact"}[key], asked = report.experiment[key];
+    const usual = {states: "by_dtype", gradients: "new", engine: "simgrid", allocator: "exact"}[key], asked = (report.folders?.find(folder => folder.name === figure.folder)?.experiment ?? report.experiment)[key];
     if (typeof asked === "string" && asked !== usual) words.push(`--${key}`, quoted(asked));
   }
   return [...words, "--timeline timeline.json --memory-profile memory.csv"].join(" ");
@@ -83,13 +83,14 @@ async function copyText(text) {
   }
 }
 
-function openDetail(figure, strategy, p) {
-  const section = figure.section, box = section.querySelector(".detail") ?? section.querySelector(".plot").appendChild(element("div"));
+// `shownIn`: the figure that has it, of one case or of several in one.
+function openDetail(shownIn, {strategy, of: figure}, p) {
+  const section = shownIn.section, box = section.querySelector(".detail") ?? section.querySelector(".plot").appendChild(element("div"));
   box.className = "detail";
   section.querySelector(".keys").before(box);
   const head = element("header"), close = element("button", {type: "button"}, "close");
   close.addEventListener("click", () => box.remove());
-  head.append(element("b", {}, strategy), element("span", {class: "quiet"}, `${figure.model} on ${figure.machine}`), close);
+  head.append(element("b", {}, strategy), element("span", {class: "quiet"}, `${figure.folder ? figure.folder + ": " : ""}${figure.model} on ${figure.machine}`), close);
   const command = commandOf(figure, strategy, p), timeline = p.feasible ? timelineOf(p.point) : null;
   box.replaceChildren(head, element("div", {}, facts(figure, p).join(", ")), element("code", {}, command), copyButton("Copy this command", () => command));
   if (timeline?.svg) box.append(ganttPicture(timeline));

@@ -12,28 +12,40 @@ function span(values, room) {
 }
 const extremes = values => values.reduce((r, v) => [Math.min(r[0], v), Math.max(r[1], v)], [Infinity, -Infinity]);
 
+// What takes far longer than all that are worth their memory would leave no room for these; unless it is more than a quarter.
+function slowestShown(points, ys) {
+  const fastest = Math.min(...ys), slowest = Math.max(...ys);
+  if (view.all || !ys.length || fastest > 0 && slowest > 10 * fastest) return slowest;
+  const worth = Math.max(-Infinity, ...points.filter(d => !d.dominated).map(d => d.y - fastest));
+  const limit = fastest + 2.2 * (worth === -Infinity ? slowest : worth);
+  return points.filter(d => d.y > limit).length > points.length / 4 ? slowest : Math.min(slowest, limit);
+}
+
+// Ranges and ticks are those of plot.py.
 function draw(figure, place) {
   const points = shown(figure);
   const marks = [figure.lower_bound_bytes, figure.smallest_feasible_bytes, figure.store_all_bytes].filter(v => v > 0);
-  const bound = figure.lower_bound_s > 0 ? figure.lower_bound_s / relativeTo(figure) : null;
+  const relative = isRelative(figure), bound = relative ? 1 : figure.lower_bound_s > 0 ? figure.lower_bound_s : null;
   const xs = [...marks], ys = bound === null ? [] : [bound];
   if (points.length) {
-    xs.push(...extremes(points.map(d => d.x)));
+    xs.push(...extremes(points.flatMap(d => (reserved(d) ? [d.x, reserved(d)] : [d.x]))));
     ys.push(...extremes(points.map(d => d.y)));
   }
-  const across = span(xs, .05), up = span(ys, .08);
+  const slowest = slowestShown(points, ys), above = points.filter(d => d.y > slowest).length;
+  const across = span(xs, .05), up = span(ys.map(y => Math.min(y, slowest)), .08);
   const [unit, size] = memoryUnit(xs.length ? Math.max(...xs) : 1);
-  const relative = view.y === "relative" && figure.lower_bound_s > 0;
+  place.querySelector(".above").replaceChildren(...slower(above));
   const axis = more => ({stroke: () => css("--ink"), grid: {stroke: () => css("--grid"), width: 1}, ticks: {stroke: () => css("--grid")},
     font: '12.5px system-ui, "DejaVu Sans", sans-serif', labelFont: '13px system-ui, "DejaVu Sans", sans-serif', ...more});
-  const number = v => (v === null ? "" : String(+v.toPrecision(6)));
+  const ticked = (isLog, wanted) => ({splits: (u, at, low, high) => axisTicks(low, high, isLog, wanted), filter: (u, list) => list,
+    values: (u, list) => list.map(v => String(+v.toPrecision(6)))});
   const options = {
     width: place.clientWidth || 1000, height: 430, legend: {show: false}, padding: [30, 16, 0, 0],
     cursor: {points: {show: false}, drag: {x: true, y: true, uni: 20}},
     scales: {x: {time: false, distr: across.log ? 3 : 1, range: (u, low, high) => [low, high]},
       y: {distr: up.log ? 3 : 1, range: () => [up.low, up.high]}},
-    axes: [axis({label: `${ACROSS[view.x]} (${unit})`, values: (u, list) => list.map(v => number(v))}),
-      axis({label: relative ? "iteration time / lower bound" : "iteration time (s)", size: 66, values: (u, list) => list.map(v => number(v))})],
+    axes: [axis({label: `${ACROSS[view.x]} (${unit})`, ...ticked(across.log, 7)}),
+      axis({label: relative ? "iteration time / lower bound" : "iteration time (s)", size: 66, ...ticked(up.log, 6)})],
     series: [{}, {paths: () => null, points: {show: false}}],
     hooks: {drawClear: [u => shade(u, figure, size)], draw: [u => { lines(u, figure, size, bound); dots(u, points, size); }]},
   };
@@ -49,8 +61,18 @@ function draw(figure, place) {
   plot.over.addEventListener("click", event => {
     if (pressed && Math.hypot(event.clientX - pressed[0], event.clientY - pressed[1]) > 4) return;  // it was a zoom
     const hit = nearest(plot, event.offsetX, event.offsetY);
-    if (hit) openDetail(figure, hit.strategy, hit.p);
+    if (hit) openDetail(figure, hit.series, hit.p);
   });
+}
+
+// What an allocator takes for a point, where one was asked.
+const reserved = d => (view.x === "peak_bytes" && d.p.peak_reserved_bytes ? d.p.peak_reserved_bytes : 0);
+
+function slower(count) {
+  if (!count && !view.all) return [];
+  const button = element("button", {type: "button"}, view.all ? "Hide what is far slower" : "Show all");
+  button.addEventListener("click", () => { view.all = !view.all; redrawAll(); });
+  return [view.all ? "" : `${count} slower ${count === 1 ? "point is" : "points are"} above this range. `, button];
 }
 
 const left = (u, bytes, size) => u.valToPos(bytes / size, "x", true);
@@ -108,7 +130,7 @@ function dots(u, points, size) {
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  const series = Map.groupBy ? Map.groupBy(points, d => d.i) : grouped(points);
+  const series = grouped(points, d => d.i);
   for (const d of points) Object.assign(d, {left: left(u, d.x, size), top: height(u, d.y)});
   for (const [i, list] of series) {  // a staircase: what fits some memory fits any larger one
     ctx.beginPath();
@@ -117,6 +139,17 @@ function dots(u, points, size) {
       ctx[k ? "lineTo" : "moveTo"](d.left, d.top);
     });
     Object.assign(ctx, {strokeStyle: colour(i), lineWidth: 1.6 * scale, globalAlpha: list.every(d => d.dominated) ? PALE : .75});
+    ctx.stroke();
+  }
+  for (const d of points) {  // from live to reserved bytes
+    if (!reserved(d)) continue;
+    const x = left(u, reserved(d), size), tick = 4 * scale;
+    ctx.beginPath();
+    ctx.moveTo(d.left, d.top);
+    ctx.lineTo(x, d.top);
+    ctx.moveTo(x, d.top - tick);
+    ctx.lineTo(x, d.top + tick);
+    Object.assign(ctx, {strokeStyle: colour(d.i), lineWidth: scale, globalAlpha: .6});
     ctx.stroke();
   }
   const small = points.length > 2000 ? 3 : 5;
@@ -137,12 +170,6 @@ function dots(u, points, size) {
   label(u, series);
   ctx.restore();
 }
-function grouped(points) {
-  const groups = new Map();
-  for (const d of points) groups.set(d.i, [...(groups.get(d.i) ?? []), d]);
-  return groups;
-}
-
 function nearest(u, x, y) {
   const scale = devicePixelRatio, px = x * scale + u.bbox.left, py = y * scale + u.bbox.top;
   let best = null, least = 14 * scale;
@@ -159,7 +186,7 @@ function point(place, figure, d) {
   place.querySelector(".u-over").style.cursor = d ? "pointer" : "";
   box.style.display = d ? "block" : "none";
   if (!d) return;
-  box.replaceChildren(element("b", {}, d.strategy), ...facts(figure, d.p).map(row => element("div", {}, row)));
+  box.replaceChildren(element("b", {}, d.series.name), ...facts(d.series.of, d.p).map(row => element("div", {}, row)));
   const x = d.left / devicePixelRatio, y = d.top / devicePixelRatio;
   box.style.left = Math.max(0, Math.min(x + 14, place.clientWidth - box.offsetWidth)) + "px";
   box.style.top = Math.max(0, y - box.offsetHeight - 12) + "px";

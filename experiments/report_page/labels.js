@@ -17,7 +17,7 @@ function label(u, series) {
   const isFree = box => box.x >= bbox.left && box.x + box.w <= bbox.left + bbox.width && box.y >= bbox.top && box.y + box.h <= bbox.top + bbox.height &&
     !boxes.some(b => b.x < box.x + box.w && box.x < b.x + b.w && b.y < box.y + box.h && box.y < b.y + b.h) && !cells(box).some(c => occupied.has(c));
   for (const [i, list] of series) {
-    const name = list[0].strategy, w = ctx.measureText(name).width + 6 * scale, gap = 9 * scale;
+    const name = list[0].series.name, w = ctx.measureText(name).width + 6 * scale, gap = 9 * scale;
     const best = list.filter(d => !d.dominated), among = best.length ? best : list;
     const anchors = [among[0], among[among.length - 1], ...among.filter((_, k) => k % Math.ceil(among.length / 12) === 0)];
     const places = anchors.flatMap(d => [[gap, -high - gap / 2], [gap, -high / 2], [gap, gap / 2], [-w - gap, -high / 2],
@@ -29,7 +29,7 @@ function label(u, series) {
     ctx.globalAlpha = .6;
     ctx.fillRect(box.x, box.y, box.w, box.h);
     ctx.globalAlpha = 1;
-    ctx.fillStyle = best.length ? colour(i) : css("--grey");  // what all others beat: pale would be hard to read
+    ctx.fillStyle = best.length ? textColour(i) : css("--grey");  // what all others beat: pale would be hard to read
     ctx.fillText(name, box.x + 3 * scale, box.y + high / 2);
   }
   u.labels = boxes.length;

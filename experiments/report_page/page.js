@@ -1,4 +1,4 @@
-// The page: a section a case, the table, and what all of them share.
+// A section of the page: a figure with all that belongs to it.
 function mark(path, text) {
   const span = element("span");
   const svg = element("svg", {width: 30, height: 14, "aria-hidden": "true"});
@@ -15,14 +15,14 @@ function redrawAll() {
 function strategyButtons(figure) {
   const keys = element("div", {class: "keys", role: "group", "aria-label": "strategies shown"});
   figure.series.forEach((series, i) => {
-    const button = element("button", {type: "button", "data-strategy": series.strategy});
+    const button = element("button", {type: "button", "data-strategy": series.name});
     const svg = element("svg", {width: 14, height: 14, viewBox: "-8 -8 16 16", "aria-hidden": "true"});
     svg.append(element("path", {d: shape(i, 6), "data-colour": i}));
-    button.append(svg, series.strategy + (series.note ? ` (${series.note})` : ""));
+    button.append(svg, series.name + (series.note ? ` (${series.note})` : ""));
     button.addEventListener("click", () => {
-      if (!hidden.delete(series.strategy)) hidden.add(series.strategy);
+      if (!hidden.delete(series.name)) hidden.add(series.name);
       redrawAll();
-      filterRows();
+      pointTable.filter();
     });
     keys.append(button);
   });
@@ -30,7 +30,7 @@ function strategyButtons(figure) {
 }
 
 function refusals(figure) {
-  return figure.series.filter(series => series.reason).map(series => element("p", {class: "quiet"}, `${series.strategy}: ${series.note}: ${series.reason}`));
+  return figure.series.filter(series => series.reason).map(series => element("p", {class: "quiet"}, `${series.name}: ${series.note}: ${series.reason}`));
 }
 
 function legend(figure) {
@@ -40,6 +40,8 @@ function legend(figure) {
   if (figure.lower_bound_bytes > 0) line({d: "M15 0V14", "stroke-width": 2, "stroke-dasharray": "2 3"}, `memory lower bound, ${bytes(figure.lower_bound_bytes)}`);
   if (figure.store_all_bytes > 0) line({d: "M15 0V2M15 12V14M1 7H29M10 7a5 5 0 1 0 10 0a5 5 0 1 0 -10 0", "stroke-width": 1.6}, `load line, the peak of store_all, ${bytes(figure.store_all_bytes)}`);
   if (figure.lower_bound_s > 0) line({d: "M0 7H30", "stroke-width": 1.6, "stroke-dasharray": "9 3 2 3"}, `time lower bound, ${seconds(figure.lower_bound_s)}`);
+  if (figure.capacity_bytes > 0) line({d: "M15 0V14", "stroke-width": 1.6, style: "stroke: var(--limit)"}, `device memory, ${bytes(figure.capacity_bytes)}`);
+  if (figure.series.some(s => s.points.some(p => p.peak_reserved_bytes))) line({d: "M2 7H28M28 2V12", "stroke-width": 1.2}, "from live to reserved bytes");
   return marks;
 }
 
@@ -53,7 +55,7 @@ function keyboard(figure, place) {
     const order = [...place.plot.points].sort((a, b) => a.x - b.x || a.y - b.y), step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
     if (step && order.length) at = (at + step + order.length) % order.length;
     if (step) point(place, figure, order[at] ?? null);
-    if (event.key === "Enter" && order[at]) openDetail(figure, order[at].strategy, order[at].p);
+    if (event.key === "Enter" && order[at]) openDetail(figure, order[at].series, order[at].p);
     if (step || event.key === "Enter") event.preventDefault();
   });
   place.addEventListener("blur", () => point(place, figure, null));
@@ -61,11 +63,12 @@ function keyboard(figure, place) {
 
 function section(figure) {
   const made = element("section"), place = element("div", {class: "plot"}), keys = strategyButtons(figure);
-  const extras = [figure.micro_batches > 1 ? `${figure.micro_batches} micro-batches` : "", figure.optimizer !== "none" ? figure.optimizer : "",
-    figure.times_rescaled ? "times re-scaled from the trace's device by flops and bytes" : "times as the trace states them"];
+  const title = `${figure.folder ? figure.folder + ": " : ""}${figure.model} on ${figure.machine}`;
+  const extras = [figure.micro_batches > 1 ? `${figure.micro_batches} micro-batches` : "", figure.optimizer && figure.optimizer !== "none" ? figure.optimizer : "",
+    figure.times_rescaled === null ? "" : figure.times_rescaled ? "times re-scaled from the trace's device by flops and bytes" : "times as the trace states them"];
   figure.section = made;
-  place.append(element("div", {class: "tip", role: "status"}));
-  made.append(element("h2", {}, `${figure.model} on ${figure.machine}`), element("p", {class: "quiet"}, extras.filter(Boolean).join(", ")),
+  place.append(element("div", {class: "tip", role: "status"}), element("p", {class: "quiet above"}));
+  made.append(element("h2", {}, title), element("p", {class: "quiet"}, extras.filter(Boolean).join(", ")),
     place, keys, ...refusals(figure), legend(figure), ...prices(figure), ...timelines(figure), ...gantts(figure), ...meshes(figure));
   keyboard(figure, place);
   redraws.push(() => {
@@ -80,19 +83,3 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   redrawAll();
 }
-
-document.title = `${report.experiment.name}: Plimsoll report`;
-document.getElementById("name").textContent = report.experiment.name;
-document.getElementById("made").textContent = `Made by ${report.made_by}. Results by ${report.results_by}.`;
-if (report.load) document.getElementById("figures").append(loadLine(report.load));
-for (const figure of report.figures) document.getElementById("figures").append(section(figure));
-for (const none of report.impossible) {
-  document.getElementById("figures").append(element("p", {}, `${none.trace} on ${none.platform}: no answers: ${none.reason}`));
-}
-for (const input of document.querySelectorAll("input[type=radio]")) {
-  input.addEventListener("change", () => { view[input.name] = input.value; redrawAll(); });
-}
-document.getElementById("theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
-setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-addEventListener("resize", () => { clearTimeout(redraws.timer); redraws.timer = setTimeout(redrawAll, 150); });
-table();

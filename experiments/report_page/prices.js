@@ -2,9 +2,9 @@
 const CURVES = {recompute: {words: "ops run again", dash: ""}, offload: {words: "values are also copied", dash: "7 4"}};
 
 function pricesPicture(figure) {
-  const curves = figure.bound_curves, W = 760, left = 72, right = 12, top = 8, upper = 210, gap = 26, lower = 110, foot = 34;
+  const curves = figure.bound_curves, W = fitting(760), left = 72, right = 12, top = 8, upper = 210, gap = 26, lower = 110, foot = 34;
   const H = top + upper + gap + lower + foot, points = curves.flatMap(c => c.points);
-  const measured = figure.series.flatMap((series, i) => hidden.has(series.strategy) ? [] : series.points
+  const measured = figure.series.flatMap((series, i) => hidden.has(series.name) ? [] : series.points
     .filter(p => p.feasible && p.peak_bytes <= Math.max(...points.map(q => q.budget_bytes))).map(p => ({...p, i})));
   const fastest = Math.min(...points.map(p => p.lower_bound_s));
   const slowest = Math.max(...points.map(p => p.lower_bound_s), ...measured.map(p => p.makespan_s).filter(s => s <= 2 * fastest));

@@ -7,7 +7,7 @@ const LANES = {compute: "compute", device_to_host: "D2H", host_to_device: "H2D",
 const STACK = ["parameter", "optimizer_state", "parameter_gradient", "packed", "activation", "gradient", "input", "workspace"];
 
 function timelinePicture(timeline, usual, common, fullest) {
-  const W = 520, left = 58, right = 8, lane = 13, high = 76, top = 4, foot = 20;
+  const W = fitting(520), left = 58, right = 8, lane = 13, high = 76, top = 4, foot = 20;
   const lanes = Object.keys(LANES).filter(name => usual.includes(name) || timeline.lanes.some(l => l.name === name));
   const longest = 1.02 * Math.max(common, timeline.makespan_s);
   const floor = top + lanes.length * lane + 6 + high, H = floor + foot;
@@ -54,7 +54,7 @@ function timelinePicture(timeline, usual, common, fullest) {
 }
 
 function timelines(figure) {
-  const list = figure.timelines ?? [];
+  const list = (figure.timelines ?? []).map(t => (t.lanes ? t : {...t, ...timelineOf(t.point)})).filter(t => t.lanes);
   if (!list.length) return [];
   const times = list.map(t => t.makespan_s).sort((a, b) => a - b);
   const common = Math.max(...times.filter(t => t <= 4 * times[times.length >> 1]));  // what takes longer has an axis of its own

@@ -1,7 +1,8 @@
 // The report's data, and how values, colours and markers are written.
 const report = JSON.parse(document.getElementById("data").textContent);
+for (const figure of report.figures) for (const series of figure.series) Object.assign(series, {name: series.strategy, of: figure});
 const view = {x: "peak_bytes", y: "relative"};
-const hidden = new Set();  // strategies, in all figures and in the table
+const hidden = new Set();  // strategies, in all figures and in the table; of figures in one, series of that
 
 // Okabe and Ito's colours without yellow. A strategy's pair of colour and marker is its own up to 49: plot.py has the same.
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
@@ -19,6 +20,19 @@ function colour(i) {
   const plain = COLOURS[i % COLOURS.length];
   return plain === "#000000" && isDark() ? "#ffffff" : plain;
 }
+const rgb = hex => (hex.length === 4 ? [...hex.slice(1)].map(c => c + c) : hex.slice(1).match(/../g)).map(c => parseInt(c, 16));
+function contrast(a, b) {
+  const [x, y] = [a, b].map(hex => rgb(hex).map(c => (c /= 255, c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)).reduce((sum, c, k) => sum + c * [.2126, .7152, .0722][k], 0));
+  return (Math.max(x, y) + .05) / (Math.min(x, y) + .05);
+}
+// A strategy's colour for its name: as near to the ink as it must be to be read.
+function textColour(i) {
+  const from = rgb(colour(i)), ink = rgb(css("--ink"));
+  for (let share = 0; ; share += .05) {
+    const mixed = "#" + from.map((c, k) => Math.round(c + Math.min(share, 1) * (ink[k] - c)).toString(16).padStart(2, "0")).join("");
+    if (share >= 1 || contrast(mixed, css("--paper")) >= 4.6) return mixed;
+  }
+}
 const marker = i => (i + Math.floor(i / COLOURS.length)) % SHAPES.length;
 const shape = (i, r) => SHAPES[marker(i)](r);
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -30,6 +44,9 @@ function element(name, attributes = {}, text = "") {
   if (text !== "") made.textContent = text;
   return made;
 }
+
+// The width of a picture, so that its text is readable on a phone, too.
+const fitting = most => Math.max(280, Math.min(most, document.body.clientWidth - 40));
 
 // Powers of 1000, as everywhere in Plimsoll.
 function memoryUnit(largest) {
@@ -53,29 +70,52 @@ function seconds(s) {
 const inWords = outcome => outcome.replaceAll("_", " ");
 function ticks(low, high, wanted) {
   const rough = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map(f => f * power).find(s => s >= rough);
+  const step = [1, 2, 2.5, 5, 10].map(f => f * power).find(s => s >= rough * (1 - 1e-9));
   const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(step) + 1e-9) + (step / power === 2.5 ? 1 : 0)));
   const list = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) list.push([i * step, (i * step).toFixed(digits)]);
   return list;
 }
 
-const relativeTo = figure => (view.y === "relative" && figure.lower_bound_s > 0 ? figure.lower_bound_s : 1);
+// Where an axis has ticks: of a logarithmic one at 1, 2 and 5 of each decade, or at its powers of ten where these are too
+// many. plot.py has the same.
+function axisTicks(low, high, isLog, wanted) {
+  if (isLog) {
+    const list = [];
+    for (let k = Math.floor(Math.log10(low)); k <= Math.log10(high); ++k) for (const f of [1, 2, 5]) list.push([f, +`${f}e${k}`]);
+    const inside = list.filter(([, v]) => v >= low && v <= high), tens = inside.filter(([f]) => f === 1);
+    if (inside.length >= 2) return (inside.length > 2 * wanted ? tens : inside).map(([, v]) => v);
+  }
+  return ticks(low, high, wanted).map(([v]) => +v.toPrecision(12));
+}
+
+const isRelative = figure => view.y === "relative" && figure.series.every(s => s.of.lower_bound_s > 0);
+const relativeTo = (figure, series) => (isRelative(figure) ? series.of.lower_bound_s : 1);
 
 // The feasible points of the strategies that are shown, where they stand, each strategy's from left to right.
 function shown(figure) {
   const list = [];
   figure.series.forEach((series, i) => {
-    if (hidden.has(series.strategy)) return;
+    if (hidden.has(series.name)) return;
     const points = series.points.filter(p => p.feasible && p[view.x] !== null)
-      .map(p => ({p, i, strategy: series.strategy, x: p[view.x], y: p.makespan_s / relativeTo(figure)}));
+      .map(p => ({p, i, series, x: p[view.x], y: p.makespan_s / relativeTo(figure, series)}));
     list.push(...points.sort((a, b) => a.x - b.x || a.y - b.y));
   });
-  markDominated(list);
+  for (const alike of grouped(list, d => sameCase(d.series.of)).values()) markDominated(alike);
   return list;
 }
+const sameCase = of => [of.model, of.machine, of.micro_batches, of.optimizer].join("\n");  // whatever folder it is in
+function grouped(list, keyOf) {
+  const groups = new Map();
+  for (const each of list) {
+    const key = keyOf(each);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(each);
+  }
+  return groups;
+}
 
-// Dominated: another point is as fast within less memory, or faster within as much.
+// Dominated: another point of the case is as fast within less memory, or faster within as much.
 function markDominated(list) {
   let least = Infinity;
   const sorted = [...list].sort((a, b) => a.x - b.x || a.y - b.y);

@@ -3,6 +3,8 @@
 
     PYTHONPATH=experiments tests/experiments/report_page_test.py        # what is not installed is said to be skipped
 """
+import copy
+import html
 import json
 import pathlib
 import random
@@ -15,7 +17,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ROOT / "experiments/report_page"
-SCRIPTS = ("values.js", "load.js", "figure.js", "prices.js", "labels.js", "timeline.js", "detail.js", "table.js", "page.js")
+SCRIPTS = ("values.js", "load.js", "figure.js", "prices.js", "labels.js", "timeline.js", "detail.js", "filter.js", "page.js", "table.js",
+           "cases.js", "start.js")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 try:
     import plot
@@ -34,10 +37,11 @@ def page_of(report, timelines="", script=""):
 
 def made_up_report(strategies, points):
     """Curves one above the other; the last point of each is infeasible."""
-    series = [{"strategy": f"strategy{s}", "note": "", "points": [
+    series = [{"strategy": f"strategy{s}", "note": "", "reason": None, "points": [
         {"point": s * points + k, "memory_budget_bytes": 10**6 * (k + 1), "feasible": k + 1 < points, "peak_bytes": 10**6 * (k + 1),
          "makespan_s": 1 + 0.1 * s + (points - k) / points, "recompute_s": 0.1, "new_field_bytes": 1000 * k,
-         "outcome": "feasible" if k + 1 < points else "infeasible", "kinds": {"activation": 10**6}} for k in range(points)]} for s in range(strategies)]
+         "outcome": "feasible" if k + 1 < points else "infeasible",
+         "above_bound": 0.1 * s + (points - k) / points if k + 1 < points else None, "kinds": {"activation": 10**6}} for k in range(points)]} for s in range(strategies)]
     figure = {"trace": "t", "platform": "p", "model": "model", "machine": "machine", "micro_batches": 1, "optimizer": "none",
               "times_rescaled": True, "lower_bound_s": 1.0, "lower_bound_bytes": 10**6, "smallest_feasible_bytes": 10**6,
               "store_all_bytes": 10**6 * points, "capacity_bytes": None, "file": "f", "series": series, "bound_curves": [
@@ -71,6 +75,70 @@ def browse(page):
                               "--virtual-time-budget=3000", "--dump-dom", f"file://{file}"], capture_output=True, text=True, timeout=300)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return run.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def said(dom, name):
+    """What a script has left in the page's data-NAME."""
+    return json.loads(html.unescape(re.search(f'data-{name}="(.*?)"', dom)[1]))
+
+
+def points_of(report):
+    return [point for figure in report["figures"] for series in figure["series"] for point in series["points"]]
+
+
+def reports_by_axes():
+    """Cases whose axes are linear, logarithmic over little more than a decade or over many, cut, or with reserved memory."""
+    cases = []
+    for name, points, change in (
+            ("linear", 6, lambda p, k: None), ("decade", 14, lambda p, k: None),
+            ("slow", 6, lambda p, k: p.update(makespan_s=p["makespan_s"] * 40**(k % 3))),
+            ("wide", 9, lambda p, k: p.update(peak_bytes=p["peak_bytes"] * 10**(k % 9))),
+            ("cut", 12, lambda p, k: p.update(makespan_s=p["makespan_s"] + (4 if k % 12 == 4 else 0))),
+            ("reserved", 6, lambda p, k: p.update(peak_reserved_bytes=3 * 10**6 * (k + 2)))):
+        report = made_up_report(2, points)
+        figure = report["figures"][0]
+        figure.update(model=name, bound_curves=[], lower_bound_s=None if name == "wide" else 1.0)
+        for k, point in enumerate(points_of(report)):
+            change(point, k)
+        cases.append(figure)
+    return {**report, "figures": cases}
+
+
+# What a reader of the screen and one of weak sight need, of all that is seen: [what is wrong].
+LOOKED_AT = """function lookedAt() {
+  const wrong = [], say = (what, e) => wrong.push(`${what}: ${e.outerHTML.slice(0, 90)}`);
+  const seen = e => e.getClientRects().length && getComputedStyle(e).visibility !== "hidden";
+  const hex = text => { const c = text.match(/[\\d.]+/g).map(Number); return c.length > 3 && c[3] === 0 ? null : "#" + c.slice(0, 3).map(v => Math.round(v).toString(16).padStart(2, "0")).join(""); };
+  const ground = e => { for (; e; e = e.parentElement) { const colour = hex(getComputedStyle(e).backgroundColor); if (colour) return colour; } return "#ffffff"; };
+  const opacity = e => { let all = 1; for (; e; e = e.parentElement) all *= getComputedStyle(e).opacity; return all; };
+  let texts = 0;
+  for (const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walk.nextNode();) {
+    const e = walk.currentNode.parentElement;
+    if (!walk.currentNode.textContent.trim() || !seen(e) || e.closest(".gantt, script, option, title")) continue;
+    const style = getComputedStyle(e), colour = hex(e.closest("svg") ? style.fill : style.color);
+    ++texts;
+    if (opacity(e) < 1 || contrast(colour, ground(e)) < 4.5) say(`contrast ${contrast(colour, ground(e)).toFixed(2)} of ${colour} on ${ground(e)}`, e);
+  }
+  if (texts < 60) wrong.push(`only ${texts} texts`);
+  for (const e of document.querySelectorAll("input, select, button, summary, [tabindex]")) {
+    const name = e.getAttribute("aria-label") || e.textContent.trim() || e.closest("label")?.textContent.trim();
+    if (!name) say("no name", e);
+    if (!seen(e)) continue;
+    e.focus();
+    if (document.activeElement === e && getComputedStyle(e).outlineStyle === "none") say("focus is not seen", e);
+  }
+  const ids = [...document.querySelectorAll("[id]")].map(e => e.id);
+  if (new Set(ids).size < ids.length) wrong.push("ids are not unique");
+  for (const e of document.querySelectorAll("img")) if (!e.alt) say("no alt", e);
+  for (const e of document.querySelectorAll("svg")) if (!e.getAttribute("aria-label") && e.getAttribute("aria-hidden") !== "true" && !e.closest(".gantt")) say("a picture without a name", e);
+  for (const e of document.querySelectorAll("th")) if (e.scope !== "col") say("no scope", e);
+  for (const e of document.querySelectorAll("[aria-describedby]")) if (!document.getElementById(e.getAttribute("aria-describedby"))) say("described by nothing", e);
+  if (document.querySelectorAll("main").length !== 1 || document.querySelectorAll("h1").length !== 1) wrong.push("not one main and one h1");
+  const levels = [...document.querySelectorAll("h1, h2, h3")].map(e => +e.tagName[1]);
+  levels.forEach((level, i) => { if (i && level > levels[i - 1] + 1) wrong.push("a level of headings is left out"); });
+  for (let i = 0; i < COLOURS.length; ++i) if (contrast(textColour(i), css("--paper")) < 4.5) wrong.push(`the name of strategy ${i} is hard to read`);
+  return wrong;
+}"""
 
 
 @unittest.skipIf(plot is None, "python3-matplotlib is not here")
@@ -136,6 +204,32 @@ class Figures(unittest.TestCase):
         self.assertFalse(plot.has_prices(figure))
 
 
+    def test_names_can_be_read_on_white(self):
+        for colour in plot.COLOURS:
+            self.assertGreaterEqual(1.05 / (plot.luminance(plot.text_colour(colour)) + 0.05), 4.5)
+        self.assertEqual(plot.text_colour("#0072B2"), "#0072b2")  # it can be read as it is
+
+    def test_logarithmic_axes_have_ticks_at_1_2_and_5(self):
+        self.assertEqual(plot.axis_ticks(0.9, 22, True, 7), [1, 2, 5, 10, 20])
+        self.assertEqual(plot.axis_ticks(0.9, 2.2e7, True, 6), [10**k for k in range(8)])
+        self.assertEqual(plot.axis_ticks(2.1, 4.9, True, 6), [2.5, 3, 3.5, 4, 4.5])  # of 1, 2 and 5 none is inside
+        self.assertEqual(plot.axis_ticks(0.98, 1.31, False, 6), [1, 1.1, 1.2, 1.3])
+        self.assertEqual([plot.number(v) for v in (0.00002, 2.5, 20, 5000000)], ["0.00002", "2.5", "20", "5000000"])
+
+    def test_cases_in_one_figure_are_each_over_their_own_bound(self):
+        report = made_up_report(2, 6)
+        other = copy.deepcopy(report["figures"][0])
+        other.update(machine="other", lower_bound_s=2.0)
+        joint = plot.together([report["figures"][0], other])
+        self.assertEqual([s["strategy"] for s in joint["series"]],
+                         [f"{m}: strategy{s}" for m in ("machine", "other") for s in range(2)])
+        alone, of_other = (joint["series"][k]["points"][0]["makespan_s"] for k in (0, 2))
+        self.assertEqual(of_other, alone / 2)
+        self.assertEqual((joint["lower_bound_s"], joint["store_all_bytes"], joint["machine"], joint["model"]), (1.0, 6 * 10**6, "2 platforms", "model"))
+        other["lower_bound_s"] = None  # then seconds
+        self.assertIsNone(plot.together([report["figures"][0], other])["lower_bound_s"])
+
+
 @unittest.skipIf(CHROMIUM is None, "chromium is not here")
 class Page(unittest.TestCase):
     def test_ten_thousand_points_open_within_three_seconds(self):
@@ -185,6 +279,103 @@ class Page(unittest.TestCase):
             if width == 1400:
                 self.assertLessEqual(time, table)
 
+    @unittest.skipIf(plot is None, "python3-matplotlib is not here")
+    def test_the_page_and_the_picture_have_the_same_ticks(self):
+        report = reports_by_axes()
+        script = """setTimeout(() => { document.body.dataset.ticks = JSON.stringify([...document.querySelectorAll(".plot")].map(({plot}) =>
+            [...plot.axes.map(axis => axis._values), plot.scales.x.distr, plot.scales.y.distr])); }, 500);"""
+        shown = said(browse(page_of(report, script=script))[0], "ticks")
+        drawn, kinds = [], set()
+        for figure in report["figures"]:
+            canvas = plot.draw(figure, report["experiment"]["strategies"])
+            canvas.canvas.draw()
+            axes = canvas.axes[0]
+            drawn.append([[label.get_text() for label in axis.get_ticklabels()] for axis in (axes.xaxis, axes.yaxis)] +
+                         [3 if scale == "log" else 1 for scale in (axes.get_xscale(), axes.get_yscale())])
+            kinds.add(tuple(drawn[-1][2:]))
+            plot.plt.close(canvas)
+        self.assertEqual(shown, drawn)
+        self.assertGreater(len(kinds), 2)
+
+    def test_of_many_cases_those_are_drawn_that_are_asked_for(self):
+        report = made_up_report(2, 3)
+        usual = report["figures"][0]
+        report["figures"] = []
+        for n in range(500):
+            figure = copy.deepcopy(usual)
+            figure.update(model=f"model{n}", machine="left" if n % 2 else "right")
+            for series in figure["series"]:
+                for point in series["points"]:
+                    point["makespan_s"] *= 1 + n
+            report["figures"].append(figure)
+        script = """const say = () => [document.getElementById("shown").textContent, document.querySelectorAll("canvas").length,
+              document.querySelectorAll("#cases tbody tr").length < 99, [...document.querySelectorAll("#figures h2")].map(h => h.textContent)];
+            const at = [say()], search = document.getElementById("case-search");
+            search.value = "right fastest < 9 s";
+            search.dispatchEvent(new Event("input"));
+            document.getElementById("show").click();
+            at.push(say());
+            document.getElementById("shown-in").value = "one";
+            document.getElementById("shown-in").dispatchEvent(new Event("change"));
+            at.push(say(), document.querySelector(".plot").plot.points.filter(d => d.dominated).length, [...document.querySelectorAll(".keys button")].map(b => b.textContent));
+            document.body.dataset.at = JSON.stringify(at);"""
+        dom, _ = browse(page_of(report, script=script))
+        first, some, one, dominated, names = said(dom, "at")
+        self.assertEqual(first, ["Cases: 1 of 500 shown", 1, True, ["model0 on right"]])
+        self.assertEqual(some, ["Cases: 3 of 500 shown", 3, True, [f"model{n} on right" for n in (0, 2, 4)]])  # (1 + n) * (1 + 2/3) s
+        self.assertEqual(one, ["Cases: 3 of 500 shown", 1, True, ["3 models on right"]])
+        self.assertEqual(dominated, 3 * 2)  # strategy1's: a case's points are compared with its own
+        self.assertEqual(names, [f"model{n}: strategy{s}" for n in (0, 2, 4) for s in range(2)])
+
+    def test_rows_are_filtered_by_numbers_and_columns_are_chosen(self):
+        report = made_up_report(3, 6)
+        points = [(s, p) for s in range(3) for p in report["figures"][0]["series"][s]["points"]]
+        asked = {
+            "time < 1.5 s": lambda s, p: p["makespan_s"] < 1.5,
+            "TIME<1500ms, peak >= 3 MB": lambda s, p: p["makespan_s"] < 1.5 and p["peak_bytes"] >= 3e6,
+            "strategy1 time > 1400 ms": lambda s, p: s == 1 and p["makespan_s"] > 1.4,
+            "above bound <= 60 % strategy2": lambda s, p: p["feasible"] and s == 2 and p["above_bound"] <= .6,
+            "micro-batches = 1 budget > 5e6 B": lambda s, p: p["memory_budget_bytes"] > 5e6}
+        wrong = {"time < 20 parsecs": "expected s, ms", "peak < 20": "expected B, kB, MB", "tame < 20 ms": "not understood: tame < 20 ms",
+                 "micro-batches < 2 GB": "has no unit"}
+        script = f"""const search = document.getElementById("search"), status = document.querySelector("#points [role=status]");
+            document.body.dataset.counts = JSON.stringify({json.dumps([*asked, *wrong])}.map(text => {{
+              search.value = text;
+              search.dispatchEvent(new Event("input"));
+              return [status.textContent, search.getAttribute("aria-invalid")];
+            }}));
+            const names = () => [...document.querySelectorAll("#rows th")].map(th => th.textContent), before = names();
+            for (const name of ["a new field", "recomputing"]) document.querySelector(`[data-column="${{name}}"]`).click();
+            document.body.dataset.columns = JSON.stringify([before, names()]);"""
+        dom, _ = browse(page_of(report, script=script))
+        counts = said(dom, "counts")
+        self.assertEqual(counts[:len(asked)], [[f"{sum(bool(f(*p)) for p in points)} of 18 points", "false"] for f in asked.values()])
+        for (text, invalid), expected in zip(counts[len(asked):], wrong.values()):
+            self.assertIn(expected, text)
+            self.assertEqual(invalid, "true")
+        before, after = said(dom, "columns")
+        self.assertEqual(set(before) ^ set(after), {"a new field", "recomputing"})
+
+    def test_all_can_be_read_and_has_a_name_light_and_dark(self):
+        report = made_up_report(3, 6)
+        report["figures"][0]["capacity_bytes"] = 4 * 10**6
+        report["figures"].append({**copy.deepcopy(report["figures"][0]), "machine": "other"})
+        report["load"] = {**made_up_load(), "picture": '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="40"></svg>'}
+        timeline = {"lanes": [{"name": "compute", "spans": [[0, 1, "forward"], [1, 2, "backward"]]}],
+                    "memory_kinds": ["activation"], "memory": [[0, 500000], [1, 1000000]]}
+        script = LOOKED_AT + """
+            for (const details of document.querySelectorAll("details")) details.open = true;
+            document.querySelector(".keys button").click();
+            document.getElementById("search").value = "x < 2";
+            document.getElementById("search").dispatchEvent(new Event("input"));
+            openDetail(report.figures[0], report.figures[0].series[1], report.figures[0].series[1].points[0]);
+            const wrong = [];
+            for (const theme of ["light", "dark"]) { setTheme(theme); wrong.push([theme, ...lookedAt()]); }
+            document.body.dataset.wrong = JSON.stringify(wrong);"""
+        dom, _ = browse(page_of(report, f"6\t{json.dumps(timeline)}\n", script))
+        self.assertEqual(said(dom, "wrong"), [["light"], ["dark"]])
+        self.assertIn("device memory, 4.000 MB", dom)
+
     def test_the_load_line_comes_first(self):
         report = made_up_report(2, 6)
         plain = browse(page_of(report))[0]
@@ -194,7 +385,7 @@ class Page(unittest.TestCase):
         loaded = 'const i = document.querySelector(".load img"); i.decode().then(() => { document.body.dataset.size = i.naturalWidth; });'
         dom, _ = browse(page_of(report, script=loaded))
         self.assertIn('data-size="90"', dom)  # the browser has drawn it
-        figures = dom[dom.index('<main id="figures">'):]
+        figures = dom[dom.index('<div id="first">'):]
         self.assertLess(figures.index("Load line: gpt &lt;2&gt; on h200"), figures.index("model on machine"))
         rows = re.findall(r"<tr>(.*?)</tr>", figures[:figures.index("model on machine")])
         cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows[1:]]
@@ -223,12 +414,12 @@ class Page(unittest.TestCase):
         self.assertNotIn("<td>strategy0</td>", dom)
 
     def test_rows_are_copied_as_text_and_the_page_goes_dark(self):
-        script = 'document.body.dataset.copied = rowsAsText(); document.getElementById("theme").click();'
+        script = 'document.body.dataset.copied = pointTable.asText(); document.getElementById("theme").click();'
         dom, _ = browse(page_of(made_up_report(1, 3), script=script))
         self.assertIn('data-theme="dark"', dom)
         copied = re.search(r'data-copied="([^"]*)"', dom)[1].splitlines()
         self.assertEqual(copied[0].split("\t"),  # recomputing is the same in all rows, and notes are no columns
-                         ["model", "platform", "strategy", "budget", "outcome", "time", "time / bound", "peak", "a new field"])
+                         ["model", "platform", "strategy", "budget", "outcome", "time", "above bound", "peak", "a new field"])
         self.assertEqual(len(copied), 4)
         self.assertEqual(copied[1].split("\t")[:4], ["model", "machine", "strategy0", "1000000"])
 

@@ -7,8 +7,10 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 
+#include "experiments/report/compared.h"
 #include "experiments/report/report_table.h"
 #include "experiments/report/shown_load.h"
 #include "experiments/study/csv.h"
@@ -196,6 +198,9 @@ TEST_CASE("a report names what runs out of memory, is refused or stopped, and sa
   };
   CHECK(note(0).empty());  // fits one of its budgets
   CHECK(note(2) == "fits nowhere");
+  made.cases[0].budgets = {Bytes{19}, Bytes{20}, Bytes{22}};
+  CHECK(note(2) == "does not fit at 1 of 3 budgets");  // nobody has asked it at the others yet
+  made.cases[0].budgets = {};
   say(4, "refused");
   CHECK(note(2) == "refused");
   say(4, "stopped");
@@ -241,12 +246,141 @@ TEST_CASE("a report says what codecs do to gradients, of all as one vector", "[r
   CHECK(cells(lines[5])[place] == "0.25");
 }
 
+bool matplotlib_is_here() {
+  if (std::system("/usr/bin/python3 -c 'import matplotlib' 2>/dev/null") == 0) return true;
+  WARN("python3-matplotlib is not here");
+  return false;
+}
+
+TEST_CASE("a report has one distance from one bound, in table, data and page", "[report]") {
+  SweepContents made = contents();
+  made.cases[0].lower_bound = Seconds{6.5};  // below those of the answers
+  for (auto& [point, text] : made.records) {
+    Json record = Json::parse(text);
+    record.update({{"trace", "t"}, {"platform", "p"}, {"micro_batches", 1}, {"optimizer", "none"}});
+    record["times_rescaled"] = false;
+    if (point == 4) record["lower_bound_s"] = 4;  // does not fit: a bound of schedules that leave more
+    text = record.dump();
+  }
+  const Json figure = report_data(made, "test")["figures"][0];
+  CHECK(figure["lower_bound_s"] == 6.5);
+  CHECK(figure["series"][1]["points"][0]["above_bound"].get<double>() == Approx(8.0 / 6.5 - 1));
+  CHECK_FALSE(figure["series"][2]["points"][0].contains("above_bound"));  // does not fit
+  const std::string table = report_table(made);
+  for (const char* cell : {"7.00 s   +7.7 %", "8.00 s  +23.1 %"}) CHECK(table.find(cell) != std::string::npos);
+}
+
+TEST_CASE("a report keeps of a point only kinds of memory and parts of time that are there", "[report]") {
+  SweepContents made = contents();
+  Json record = Json::parse(made.records[3]);
+  record["peak"] = {{"bytes_by_kind", {{"activation", 22}, {"gradient", 0}}}};
+  record["time_parts"] = {{{"part", "kernels"}, {"axis", nullptr}, {"time_s", 7.0}},
+                          {{"part", "waits"}, {"axis", nullptr}, {"time_s", 0.0}}};
+  made.records[3] = record.dump();
+  const Json point = report_data(made, "test")["figures"][0]["series"][1]["points"][1];
+  CHECK(point["kinds"] == Json{{"activation", 22}});
+  CHECK(point["time_parts"].size() == 1);
+}
+
+/// What a page holds as its data.
+Json data_in(const std::string& page) {
+  const std::string opening = "<script type=\"application/json\" id=\"data\">";
+  const std::size_t begin = page.find(opening) + opening.size();
+  return Json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+TEST_CASE("a page has a timeline once, and at most 60,000 points", "[report]") {
+  Json data = report_data(contents(), "test");
+  Json& figure = data["figures"][0];
+  for (const int point : {1, 3}) {
+    figure["timelines"].push_back({{"point", point}, {"lanes", {1}}, {"memory_kinds", {1}}, {"memory", {1}}});
+  }
+  const Json shown = data_in(report_html(data, "3\t{}\n"))["figures"][0]["timelines"];
+  CHECK(shown[0].contains("lanes"));  // the page has it nowhere else
+  CHECK(shown[1] == Json{{"point", 3}});
+  Json many = figure;
+  const Json point = many["series"][0]["points"][0];
+  while (many["series"][0]["points"].size() < 29'990) many["series"][0]["points"].push_back(point);
+  for (int i = 0; i < 3; ++i) data["figures"].push_back(many);
+  const Json bounded = data_in(report_html(data));
+  CHECK(bounded["figures"].size() == 3);
+  CHECK(bounded["cases_left_out"] == 1);
+}
+
+TEST_CASE("figures that differ in nothing else are put together", "[report]") {
+  Json data{{"figures", Json::array()}};
+  const auto add = [&](const char* model, const char* machine, int micro_batches) {
+    data["figures"].push_back({{"model", model}, {"machine", machine}, {"micro_batches", micro_batches}});
+    data["figures"].back()["optimizer"] = "none";
+  };
+  add("a", "h200", 1);
+  add("b", "h200", 1);
+  add("a", "t4", 1);
+  add("b", "t4", 2);
+  add("b", "l4", 1);
+  put_together(data, {"platforms"});
+  REQUIRE(data["together"].size() == 2);
+  CHECK(data["together"][0]["figures"] == Json{0, 2});
+  CHECK(data["together"][1]["figures"] == Json{1, 4});
+  CHECK(data["together"][0]["file"] == "together-1");
+  CHECK(data["figures"][4]["together"] == 1);
+  CHECK_FALSE(data["figures"][3].contains("together"));
+  put_together(data, {"platforms", "models", "micro-batches"});
+  CHECK(data["together"][0]["figures"].size() == 5);
+  put_together(data, {"optimizers"});
+  CHECK(data["together"].empty());
+}
+
+TEST_CASE("folders that are compared keep their points apart, whatever their builds", "[report]") {
+  SweepContents other = contents();
+  other.identity["version"] = "plimsoll 1";
+  other.identity["experiment"]["engine"] = "event";
+  const Json data = compared_data({{"out/monday", contents()}, {"out/tuesday/", other}}, "test");
+  REQUIRE(data["figures"].size() == 2);
+  CHECK(data["figures"][1]["folder"] == "tuesday");
+  std::set<std::size_t> points;
+  for (const Json& figure : data["figures"]) {
+    for (const Json& series : figure["series"]) {
+      for (const Json& point : series["points"]) points.insert(point["point"].get<std::size_t>());
+    }
+  }
+  CHECK(points.size() == 10);
+  CHECK(data["folders"][1]["first_point"] == 5);
+  CHECK(data["folders"][1]["experiment"]["engine"] == "event");
+  CHECK(data["experiment"] == contents().identity["experiment"]);
+  const Json alike = compared_data({{"monday/out", contents()}, {"tuesday/out", other}}, "test");
+  CHECK(alike["figures"][1]["folder"] == "tuesday/out");
+}
+
+TEST_CASE("a comparison has one picture of folders, and refuses what it cannot compare", "[report][eleventh-6]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path out = folder.path / "out";
+  const auto refusal = [&](const std::vector<NamedContents>& all) {
+    try {
+      write_comparison(all, out, "test", {"folders"}, 0);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  SweepContents none = contents();
+  none.records.clear();
+  CHECK(refusal({{"monday", contents()}, {"tuesday", none}}) == "tuesday: holds no results yet");
+  CHECK(refusal({{"monday", contents()}, {"./monday", contents()}}) == "./monday: is there twice");
+  CHECK(refusal({{"monday", {}}}) == "monday: holds no sweep (no manifest.json)");
+  CHECK_FALSE(std::filesystem::exists(out));
+  const std::vector<NamedContents> two{{"monday", contents()}, {"tuesday", contents()}};
+  CHECK(write_comparison(two, out, "test", {"folders"}, 0).size() == 2);
+  if (!matplotlib_is_here()) return;
+  const std::vector<std::filesystem::path> files = write_comparison(two, out, "test", {"folders"}, 9);
+  REQUIRE(files.size() == 5);
+  for (const std::filesystem::path& file : files) CHECK(std::filesystem::file_size(file) > 100);
+}
+
 TEST_CASE("the page holds its data, whatever the names, and asks for nothing else", "[report]") {
   const Json data = report_data(contents(), "test");
   const std::string page = report_html(data);
-  const std::string opening = "<script type=\"application/json\" id=\"data\">";
-  const std::size_t begin = page.find(opening) + opening.size();
-  CHECK(Json::parse(page.substr(begin, page.find("</script>", begin) - begin)) == data);
+  CHECK(data_in(page) == data);
   for (const char* needs_network : {"<link", "src=", "@import", "url("}) {
     CHECK(page.find(needs_network) == std::string::npos);
   }
@@ -279,12 +413,6 @@ void write_sweep_to(const TemporaryFolder& folder) {
     lines += record.dump() + "\n";
   }
   write_text_file(folder.path / "results.jsonl", lines);
-}
-
-bool matplotlib_is_here() {
-  if (std::system("/usr/bin/python3 -c 'import matplotlib' 2>/dev/null") == 0) return true;
-  WARN("python3-matplotlib is not here");
-  return false;
 }
 
 TEST_CASE("a report draws the same figures every time", "[report][eleventh-4]") {
@@ -323,6 +451,12 @@ Json load_of_one() {
           {"sequence", nullptr},
           {"lines", {{{"strategy", "store_all"}, {"largest", point}, {"next", next}, {"points", {point}}}}},
           {"bound", {{"largest", nullptr}, {"points", Json::array()}}}};
+}
+
+TEST_CASE("a report has pictures of as many cases as are asked for", "[report]") {
+  const TemporaryFolder folder;
+  write_sweep_to(folder);
+  CHECK(write_report({folder.path}, folder.path / "none", "test", 0).size() == 4);  // without matplotlib, too
 }
 
 TEST_CASE("a report shows the load line of its folder before all figures", "[report][load][eleventh-9]") {
