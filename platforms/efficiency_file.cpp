@@ -297,10 +297,34 @@ Efficiency load_efficiency(std::string_view name_or_path, std::string_view also)
 
 Efficiency parse_efficiency(const std::string& text, std::string file_name) {
   YamlDocument document(text, std::move(file_name));
-  Efficiency efficiency;
-  read_fields(document.root(), efficiency_fields, efficiency);
+  const YamlCursor root = document.root();
+  std::optional<YamlCursor> of_platform;
+  bool is_platform = false;
+  if (root.is_object()) {
+    root.object([&](std::string_view key, const YamlCursor& value) {
+      is_platform = is_platform || (key == "format" && value.is_scalar() && value.string() == "plimsoll.platform.v1");
+      if (key == "efficiency" && value.is_object()) of_platform = value;
+    });
+  }
+  if (is_platform && !of_platform) root.complain("a platform in which no efficiencies are written out");
+  const Efficiency efficiency = efficiency_at(is_platform && of_platform ? *of_platform : root);
   document.throw_if_any();
   return efficiency;
+}
+
+Efficiency efficiency_at(const YamlCursor& cursor) {
+  Efficiency efficiency;
+  read_fields(cursor, efficiency_fields, efficiency);
+  return efficiency;
+}
+
+std::string quoted_in_yaml(std::string_view text) {
+  std::string made = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') made += '\\';
+    made += c == '\n' ? ' ' : c;
+  }
+  return made + '"';
 }
 
 std::vector<std::string> shipped_efficiencies() {
@@ -308,8 +332,8 @@ std::vector<std::string> shipped_efficiencies() {
 }
 
 std::string written_efficiency(const Efficiency& efficiency, const std::string& source) {
-  std::string text = fmt::format("format: {}\nname: {}\nsource: \"{}\"\nmodel: \"{}\"\n", efficiency_format,
-                                 efficiency.name, source, efficiency.model);
+  std::string text = fmt::format("format: {}\nname: {}\nsource: {}\nmodel: {}\n", efficiency_format, efficiency.name,
+                                 quoted_in_yaml(source), quoted_in_yaml(efficiency.model));
   std::vector<std::string> peaks;
   for (const auto& [dtype, rate] : efficiency.peak)
     peaks.push_back(fmt::format("{}: {:.5g} TFLOPS", dtype, rate.value / 1e12));

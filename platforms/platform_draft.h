@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,7 +41,9 @@ struct PlatformDraft {
   std::vector<Memory> memories;
   std::vector<SwitchKind> switches;
   std::vector<LinkKind> links;
-  std::map<std::string, YamlCursor> names;  ///< of devices, memories and switches: where each was given
+  std::shared_ptr<const KernelTimes> efficiency;  ///< of devices without their own
+  std::optional<YamlCursor> nearest_at;           ///< where the nearest efficiencies were asked for
+  std::map<std::string, YamlCursor> names;        ///< of devices, memories and switches: where each was given
 };
 
 /// The instances; complains, at `root` or where the fault is, about what cannot be expanded.

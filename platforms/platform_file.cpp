@@ -109,8 +109,10 @@ std::vector<CodecRate> read_codec_rates(const YamlCursor& cursor) {
   return rates;
 }
 
-/// By the name of its file; a complaint where there is none. The nearest is found when the device has been read.
+/// By the name of its file, or written out; a complaint where there is none. The nearest is found when the device has
+/// been read.
 std::shared_ptr<const Efficiency> read_efficiency(const YamlCursor& cursor) {
+  if (cursor.is_object()) return std::make_shared<const Efficiency>(efficiency_at(cursor));
   const std::string name = cursor.string();
   if (!cursor.is_scalar() || name == nearest_word) return nullptr;
   const std::vector<std::string> shipped = shipped_efficiencies();
@@ -241,6 +243,11 @@ const Field<PlatformDraft, const YamlCursor&> platform_fields[] = {
     {"name", required, [](PlatformDraft& d, const YamlCursor& c) { d.name = c.string(); }},
     {"source", required, [](PlatformDraft& d, const YamlCursor& c) { d.source = c.string(); }},
     {"nodes", optional, [](PlatformDraft& d, const YamlCursor& c) { d.nodes = c.count(); }},
+    {"efficiency", optional,
+     [](PlatformDraft& d, const YamlCursor& c) {
+       d.efficiency = read_efficiency(c);
+       if (c.is_scalar() && c.string() == nearest_word) d.nearest_at = c;
+     }},
     {"devices", required,
      [](PlatformDraft& d, const YamlCursor& c) {
        d.devices = read_kinds<DeviceKind>(c, device_fields);
@@ -368,6 +375,11 @@ Platform parse_platform(const std::string& text, std::string file_name, const Pl
   YamlDocument document(text, std::move(file_name));
   PlatformDraft draft;
   read_fields(document.root(), platform_fields, draft);
+  for (DeviceKind& kind : draft.devices) {
+    if (kind.device.efficiency || kind.nearest_at) continue;  // their own
+    kind.device.efficiency = draft.efficiency;
+    kind.nearest_at = draft.nearest_at;
+  }
   apply(options, document.root(), draft);
   for (DeviceKind& kind : draft.devices) {
     if (kind.nearest_at) find_nearest(kind, draft.source);

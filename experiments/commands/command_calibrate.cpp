@@ -18,6 +18,7 @@
 #include "platforms/efficiency_fit.h"
 #include "platforms/platform_file.h"
 #include "platforms/recorded_efficiency.h"
+#include "platforms/written_platform.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
@@ -103,8 +104,9 @@ int make_of_recording(const CalibrateArguments& arguments) {
       "they did on '{}', 'plimsoll calibrate recording', {}{}{}",
       device.name, std::filesystem::path(arguments.file).filename().string(), graph.source.device, today(),
       arguments.source.empty() ? "" : "; ", arguments.source);
-  write_text_file(arguments.output, written_efficiency(made.efficiency, source));
-  std::cout << fmt::format("{}: use it by -p '{}:efficiency={}'\n", arguments.output, arguments.of, arguments.output);
+  write_text_file(arguments.output, platform_with_efficiency(arguments.of, made.efficiency, source));
+  std::cout << fmt::format("{}: use it by -p {}; its efficiencies on another platform by -p 'PLATFORM:efficiency={}'\n",
+                           arguments.output, arguments.output, arguments.output);
   for (const RecordedSort& sort : made.sorts) {
     std::cout << fmt::format("{}: {:.3g}, of {} ops in {}; a kernel is {:.0f} % off in the mean\n", sort.key,
                              sort.share, sort.kernels, format_seconds(sort.measured), 100 * sort.mean_error);
@@ -209,7 +211,7 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
   CLI::App* command =
       app.add_subcommand("calibrate",
                          "measure this machine as a platform and, if asked, a network as a trace; or make "
-                         "efficiencies of measured times, or of a recorded step");
+                         "efficiencies of measured times, or a platform of a recorded step");
   command->footer(
       "The measured platform has the devices, capacities and links of PLATFORM; copies are slowed down to the "
       "bandwidth\nof its link. Ctrl-C keeps the files that are finished:\n  plimsoll calibrate validate/cpu_link.yaml "
@@ -220,9 +222,9 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
       "Columns operation,ranks,bytes,time_us: collectives in a node, as nccl-tests measures them.\n"
       "Shares are of the roofline of a platform's first device:\n"
       "  plimsoll calibrate table products.csv --of h200 -o mine.yaml --source \"my H200, torch 2.6, 2026-11-27\"\n"
-      "'calibrate recording FILE' makes efficiencies from a step on a GPU that PyTorch's profiler recorded, with "
+      "'calibrate recording FILE' makes a platform from a step on a GPU that PyTorch's profiler recorded, with "
       "shapes:\n"
-      "a share for each sort of kernel, with which its kernels together take as long as they did:\n"
+      "that of --of with a share for each sort of kernel, with which its kernels together take as long as they did:\n"
       "  plimsoll calibrate recording tests/traces/foreign/kineto_gpt2_h100.json.gz --of h100_sxm_8 -o mine.yaml");
   auto arguments = std::make_shared<CalibrateArguments>();
   command
@@ -237,7 +239,7 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
   add_backend_options(*command, arguments->backend);
   command
       ->add_option("-o,--output", arguments->output,
-                   "file for the measured platform or the efficiencies; its name becomes theirs")
+                   "file for the platform or the efficiencies; its name becomes theirs")
       ->required()
       ->type_name("NEW.yaml");
   command->add_option("-t,--trace", arguments->trace, "network whose ops are measured too")->type_name("NETWORK");

@@ -9,6 +9,7 @@
 #include "platforms/efficiency_file.h"
 #include "platforms/efficiency_fit.h"
 #include "platforms/platform_file.h"
+#include "platforms/written_platform.h"
 #include "tests/bad_input.h"
 
 namespace plimsoll {
@@ -124,4 +125,47 @@ TEST_CASE("a recording without times, and a device without figures, are refused"
 }
 
 }  // namespace
+TEST_CASE("a platform with efficiencies written out is the platform that takes them by name", "[efficiency]") {
+  StepWriter step;
+  for (const std::int64_t numbers : {1 << 20, 1 << 22, 1 << 24}) step.moving("add", numbers, 0.5);
+  const Platform plain = load_platform("h100_sxm_8");
+  const RecordedEfficiency made = recorded_efficiency(step.graph(), plain.devices[0], "mine");
+  const std::string text = platform_with_efficiency("h100_sxm_8", made.efficiency, "kernels of \"a step\"");
+  const Platform platform = parse_platform(text, "mine.yaml");
+  CHECK(platform.name == "mine");
+  CHECK(platform.source == plain.source + "; kernels of \"a step\"");
+  CHECK(platform.devices.size() == plain.devices.size());
+  CHECK(platform.links.size() == plain.links.size());
+  CHECK(text.find("# data sheet, SXM: 3.35 TB/s") != std::string::npos);  // the comments are the figures' sources
+  CHECK(text.find("$schema") == std::string::npos);
+  for (const Device& device : platform.devices) {
+    REQUIRE(device.efficiency != nullptr);
+    const auto* own = dynamic_cast<const Efficiency*>(device.efficiency.get());
+    REQUIRE(own != nullptr);
+    CHECK(own->elementwise == Approx(0.5).epsilon(1e-3));
+  }
+  CHECK(parse_efficiency(text, "mine.yaml").elementwise == Approx(0.5).epsilon(1e-3));  // for another platform
+  const Platform own = parse_platform(
+      "format: plimsoll.platform.v1\nname: p\nsource: s\nefficiency: h100_sxm\ndevices:\n- {name: a, memory: 1 GB}\n"
+      "- {name: b, memory: 1 GB, efficiency: {format: plimsoll.efficiency.v1, name: e, source: s, model: m, norm: "
+      "0.2}}\n",
+      "own.yaml");
+  CHECK(dynamic_cast<const Efficiency&>(*own.devices[0].efficiency).name == "h100_sxm");
+  CHECK(dynamic_cast<const Efficiency&>(*own.devices[1].efficiency).norm == 0.2);
+}
+
+TEST_CASE("efficiencies are written into no platform that has them, and not read from one without", "[efficiency]") {
+  const Efficiency made{.name = "mine"};
+  CHECK(complaint_of([&] { platform_with_efficiency("h200:nodes=2", made, "s"); }) ==
+        "platform 'h200:nodes=2': expected no options, which the new file takes as well");
+  CHECK(complaint_of([&] { platform_with_efficiency("h200:efficiency=h200_sxm", made, "s"); }).find("no options") !=
+        std::string::npos);
+  const std::string plain = "format: plimsoll.platform.v1\nname: p\nsource: s\ndevices: [{name: a, memory: 1 GB}]\n";
+  CHECK(complaint_of([&] { parse_efficiency(plain, "plain.yaml"); }) ==
+        "plain.yaml:1:1: a platform in which no efficiencies are written out");
+  CHECK(complaint_of([&] {
+          parse_platform(plain + "efficiency: {name: e, norm: 7}\n", "odd.yaml");
+        }).find("odd.yaml:5:") == 0);
+}
+
 }  // namespace plimsoll
