@@ -148,7 +148,9 @@ std::optional<GpuKernel> attention(const Graph& graph, const Op& op, KernelKind 
   if (op.inputs.empty() || !op.flops) return std::nullopt;
   const bool is_backward = kind == KernelKind::attention_backward;
   const std::size_t first = is_backward && op.inputs.size() > 1 ? 1 : 0;  // after the gradient: the queries
-  const Tensor& query = graph[op.inputs[first]];
+  // What reads views as their storage's rows has the shape of queries in its result, and in their gradient.
+  const bool is_of_rows = graph[op.inputs[first]].shape.size() < 3 && !op.outputs.empty();
+  const Tensor& query = graph[is_of_rows ? op.outputs.front() : op.inputs[first]];
   if (query.shape.size() < 3) return std::nullopt;
   const Tensor& keys = graph[op.inputs[std::min(first + 1, op.inputs.size() - 1)]];
   const double numbers = numbers_in(query), head_size = static_cast<double>(query.shape.back());

@@ -83,6 +83,7 @@ class Imported(unittest.TestCase):
         phases = collections.Counter(op["phase"] for op in trace["ops"])
         self.assertEqual(set(phases), {"forward", "backward", "update"})
         self.assertEqual(trace["source"]["device"], "NVIDIA H100 80GB HBM3")
+        self.assertEqual(trace["source"]["dtype"], "bf16")  # of its products; norms are in fp32
         kinds = collections.Counter(tensor["kind"] for tensor in trace["tensors"])
         self.assertGreater(kinds["parameter_gradient"], 3)
         first = next(op for op in trace["ops"] if op["kind"] == "addmm" and op["phase"] == "forward")
@@ -101,7 +102,7 @@ class Imported(unittest.TestCase):
         """A recording of these operators one after the other, each with a kernel."""
         events, at = [{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 1000}], 10
         for number, (name, kernel, dims, values, *dates) in enumerate(operators):
-            types = ["float" if each else "ScalarList" for each in dims]
+            types = ["TensorList" if each and isinstance(each[0], list) else "float" if each else "ScalarList" for each in dims]
             begin, length = dates or (at, 8)
             events += [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": begin, "dur": length, "args":
                         {"Input Dims": dims, "Input type": types, "Concrete Inputs": values}},
@@ -137,6 +138,56 @@ class Imported(unittest.TestCase):
                                            ("aten::embedding_dense_backward", "c", [rows], [""], 31, 27)))
         product, _, scattered = trace["ops"]
         self.assertEqual(scattered["inputs"], product["outputs"])  # the latest of its size is filled by what it calls
+
+    def test_lists_of_tensors_have_results_and_flops(self):
+        first, second = [8, 16, 32], [8, 4, 32]
+        trace = self.imported(self.written(
+            ("aten::relu", "a", [first], [""]), ("aten::cat", "b", [[first, second, [0]], []], ["", "-2"]),
+            ("aten::stack", "c", [[first, first, first], []], ["", "3"]),
+            ("aten::_foreach_mul", "d", [[first, second], []], ["", "2"]),
+            ("aten::embedding_dense_backward", "e", [[8, 4, 32], [8, 4], [], [], []], ["", "", "77", "-1", "False"])))
+        shapes = [[trace["tensors"][t]["shape"] for t in op["outputs"]] for op in trace["ops"]]
+        self.assertEqual(shapes, [[first], [[8, 20, 32]], [[8, 16, 32, 3]], [first, second], [[77, 32]]])
+        self.assertEqual([op["flops"] for op in trace["ops"]], [0] * 5)
+        # 4 bytes each: both are read once, and written into one
+        self.assertEqual(trace["ops"][1]["bytes"], 4 * (8 * 16 * 32 + 8 * 4 * 32 + 8 * 20 * 32))
+        self.assertIn(trace["ops"][0]["outputs"][0], trace["ops"][1]["inputs"])
+        answer = run("simulate", "-t", self.trace, "-p", "h200", "-s", "store_all", "--json")  # times of another GPU
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertTrue(all("flops" in op for op in self.imported(SHIPPED)["ops"] if "kind" in op))
+
+    def test_fused_attention_has_the_flops_of_its_products(self):
+        query, key = [2, 12, 1024, 64], [2, 12, 512, 64]  # samples, heads, rows, numbers
+        rows_first, keys_first = [2, 1024, 12, 64], [2, 512, 12, 64]
+        trace = self.imported(self.written(
+            ("aten::_cudnn_attention_forward", "a", [query, key, key], ["", "", ""]),
+            ("aten::_cudnn_attention_backward", "b", [query, query, key, key, query], 5 * [""]),
+            ("aten::_flash_attention_forward", "c", [rows_first, keys_first, keys_first], ["", "", ""]),
+            ("aten::_efficient_attention_backward", "d", [rows_first, rows_first, keys_first, keys_first], 4 * [""]),
+            ("aten::_flash_attention_forward", "e", [[2048, 12, 64], [1024, 12, 64], [1024, 12, 64]], ["", "", ""])))
+        product = 2 * 2 * 12 * 1024 * 512 * 64
+        self.assertEqual(trace["source"]["dtype"], "fp32")
+        self.assertEqual([op.get("flops") for op in trace["ops"]], [2 * product, 5 * product, 2 * product, 5 * product, None])
+        made = [[trace["tensors"][t]["shape"] for t in op["outputs"]] for op in trace["ops"]]
+        self.assertEqual(made[1], [query, key, key])
+
+    def test_a_platform_of_a_recording_is_that_of_its_efficiencies(self):
+        made = os.path.join(self.folder.name, "mine.yaml")
+        answer = run("calibrate", "recording", SHIPPED, "--of", "h100_sxm_8", "-o", made, "--source", 'my "own" run')
+        self.assertEqual(answer.returncode, 0, answer.stderr)
+        for sort in ("attention.bf16.64", "attention_backward"):
+            self.assertIn(sort, answer.stdout)
+        found = []
+        for platform in (made, f"h100_sxm_8:efficiency={made}"):
+            answer = run("simulate", "-t", "gpt2:batch=8,dtype=amp,logits=end", "-p", platform, "-s", "store_all", "--json")
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            result = json.loads(answer.stdout)
+            found.append([result[key] for key in ("makespan_s", "peak_bytes")])
+        self.assertEqual(found[0], found[1])
+        with open(made, encoding="utf-8") as file:
+            self.assertIn("NVIDIA H100 80GB HBM3", file.read().split("\nsource: ")[1].split("\n")[0])
+        answer = run("calibrate", "recording", SHIPPED, "--of", "h100_sxm_8:nodes=2", "-o", made)
+        self.assertEqual(answer.returncode, 2)
 
     def test_what_is_no_such_recording_is_refused(self):
         for words, said in (((SHIPPED, "--set", "step=7"), "no ProfilerStep#7"), (("tests/program/graph.json",), "traceEvents")):

@@ -69,7 +69,9 @@ class AtenWork {
     if (op == "addmv") return has(1) ? std::optional(2 * count(1)) : std::nullopt;
     if (is_among(op, convolutions)) return convolution(call_.result, 1, 0);
     if (op == "convolution_backward") return convolution_backward();
-    if (op.find("scaled_dot_product") != std::string_view::npos) return attention();
+    const auto says = [&](std::string_view part) { return op.find(part) != std::string_view::npos; };
+    if (says("scaled_dot_product") || says("_cudnn_attention")) return attention(2);
+    if (says("_flash_attention") || says("_efficient_attention")) return attention(3);  // heads behind the rows
     const bool is_heavy =
         std::ranges::any_of(heavy_words, [&](std::string_view w) { return op.find(w) != std::string_view::npos; });
     return is_heavy ? std::nullopt : std::optional(0.0);
@@ -100,14 +102,16 @@ class AtenWork {
   }
 
   /// Scores and values; in the backward scores again, then the gradients of values, scores, queries and keys.
-  std::optional<double> attention() const {
+  /// `rows_at`: of keys, from the end; tokens of several sequences in one row of three extents do not say their
+  /// lengths.
+  std::optional<double> attention(std::size_t rows_at) const {
     const bool is_backward = call_.op.find("backward") != std::string_view::npos;
     const std::size_t q = is_backward ? 1 : 0;
     for (const std::size_t k : {q, q + 1, q + 2}) {
-      if (!has(k) || shape(k).size() < 3) return std::nullopt;
+      if (!has(k) || shape(k).size() < rows_at + 1) return std::nullopt;
     }
     const auto width = [&](std::size_t k) { return static_cast<double>(shape(k).back()); };
-    const double pairs = count(q) / width(q) * static_cast<double>(shape(q + 1)[shape(q + 1).size() - 2]);
+    const double pairs = count(q) / width(q) * static_cast<double>(shape(q + 1)[shape(q + 1).size() - rows_at]);
     return 2 * pairs * ((is_backward ? 3 : 1) * width(q + 1) + (is_backward ? 2 : 1) * width(q + 2));
   }
 
