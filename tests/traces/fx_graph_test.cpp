@@ -9,12 +9,20 @@
 
 #include "sim/io/text_file.h"
 #include "tests/bad_input.h"
+#include "traces/imports/pytorch/fx_extent.h"
 #include "traces/trace_file.h"
 
 namespace plimsoll {
 namespace {
 
 const std::string foreign = "tests/traces/foreign/";
+
+Graph printed(const std::string& text, const std::string& file, const std::vector<std::string>& sizes = {}) {
+  ImportNumbers given(sizes);
+  const Graph graph = parse_fx_graph(text, file, given);
+  given.refuse_unused();
+  return graph;
+}
 
 double flops_in(const Graph& graph, Phase phase) {
   double sum = 0;
@@ -48,7 +56,7 @@ std::int64_t saved_bytes(const Graph& graph) {
 // first: 2 (2 8 32 10 + 8 16 32) = 18,432. Saved: ReLU's result 1,024 B, the norm's 1,024, mean and deviation 32 each,
 // log softmax 320, the weight of the loss 4: 2,436, which the exporter records of the same model in PyTorch 2.6, too.
 TEST_CASE("a printed forward with its backward becomes one iteration, as the exporter records it", "[fx]") {
-  const Graph graph = parse_fx_graph(read_text_file(foreign + "mlp_aot_graphs.txt"), "mlp.txt");
+  const Graph graph = printed(read_text_file(foreign + "mlp_aot_graphs.txt"), "mlp.txt");
   CHECK(flops_in(graph, Phase::forward) == 13'312);
   CHECK(flops_in(graph, Phase::backward) == 18'432);
   CHECK(saved_bytes(graph) == 2'436);
@@ -60,8 +68,8 @@ TEST_CASE("a printed forward with its backward becomes one iteration, as the exp
 }
 
 TEST_CASE("a joint graph is the iteration that its halves are", "[fx]") {
-  const Graph halves = parse_fx_graph(read_text_file(foreign + "mlp_aot_graphs.txt"), "mlp.txt");
-  const Graph joint = parse_fx_graph(read_text_file(foreign + "mlp_joint_graph.txt"), "mlp.txt");
+  const Graph halves = printed(read_text_file(foreign + "mlp_aot_graphs.txt"), "mlp.txt");
+  const Graph joint = printed(read_text_file(foreign + "mlp_joint_graph.txt"), "mlp.txt");
   for (const Phase phase : {Phase::forward, Phase::backward}) CHECK(flops_in(joint, phase) == flops_in(halves, phase));
   CHECK(saved_bytes(joint) == saved_bytes(halves));
   for (const TensorKind kind : {TensorKind::input, TensorKind::parameter, TensorKind::parameter_gradient}) {
@@ -82,25 +90,84 @@ const std::string backward_text =
     "    return (mul, None)\n";
 
 std::string complaint(const std::string& text) {
-  return complaint_of([&] { parse_fx_graph(text, "g.txt"); });
+  return complaint_of([&] { printed(text, "g.txt"); });
 }
 
 std::string changed(std::string text, const std::string& from, const std::string& to) {
   return text.replace(text.find(from), from.size(), to);
 }
 
+// Printed of the same model with a dynamic batch: with 8 samples it is the one that was printed with 8.
+TEST_CASE("axes with a name take the size that is given", "[fx]") {
+  const Graph fixed = printed(read_text_file(foreign + "mlp_aot_graphs.txt"), "mlp.txt");
+  const std::string text = read_text_file(foreign + "mlp_dynamic_graphs.txt");
+  const Graph of_eight = printed(text, "dynamic.txt", {"s0=8"});
+  for (const Phase phase : {Phase::forward, Phase::backward})
+    CHECK(flops_in(of_eight, phase) == flops_in(fixed, phase));
+  CHECK(saved_bytes(of_eight) == saved_bytes(fixed));
+  for (const TensorKind kind : {TensorKind::input, TensorKind::parameter, TensorKind::parameter_gradient}) {
+    CHECK(bytes_of_kind(of_eight, kind) == bytes_of_kind(fixed, kind));
+  }
+  CHECK(flops_in(printed(text, "dynamic.txt", {"s0=24"}), Phase::forward) == 3 * 13'312);
+  CHECK(complaint_of([&] { printed(text, "dynamic.txt"); }).find("give it by --set s0=N") != std::string::npos);
+  CHECK(complaint_of([&] {
+          printed(text, "dynamic.txt", {"s0=8", "s1=2"});
+        }) == "--set: s1: the file has no such number, expected s0; did you mean 's0'?");
+}
+
+TEST_CASE("extents that are computed from axes are those of Python", "[fx]") {
+  const auto size_of = [](std::string_view axis) {
+    return axis == "s0" ? std::optional<std::int64_t>(7) : axis == "s1" ? std::optional<std::int64_t>(3) : std::nullopt;
+  };
+  const std::pair<const char*, std::int64_t> known[] = {{"12", 12},
+                                                        {"s0", 7},
+                                                        {"2*s0 + 1", 15},
+                                                        {"s0*s1 - 1", 20},
+                                                        {"((s0 - 1)//2) + 1", 4},
+                                                        {"s0**2", 49},
+                                                        {"-(-s0//s1)", 3},
+                                                        {"Max(1, s0)", 7},
+                                                        {"Min(s0, s1)", 3},
+                                                        {"FloorDiv(s0, 2)", 3},
+                                                        {"Mod(s0, s1)", 1},
+                                                        {"Mod(-s0, s1)+5", 7},
+                                                        {"CeilDiv(s0, s1)", 3},
+                                                        {"2*(s0 + s1)", 20},
+                                                        {"Sym(s1)", 3}};
+  for (const auto& [text, value] : known) {
+    INFO(text);
+    CHECK(fx_extent(text, size_of).fault.empty());
+    CHECK(fx_extent(text, size_of).value == value);
+  }
+  for (const char* text : {"u0", "s0 +", "(s0", "s0)", "s0//0", "1 - s0", "s0**99", "1099511627776*s0", "Foo(s0)", "",
+                           "1.5", "99999999999999999999", "s0 s1"}) {
+    INFO(text);
+    CHECK(!fx_extent(text, size_of).fault.empty());
+  }
+  CHECK(!fx_extent(std::string(10'000, '('), size_of).fault.empty());
+}
+
 TEST_CASE("what a partitioner computes again in the backward is the forward's op", "[fx]") {
-  const Graph plain = parse_fx_graph(forward_text + backward_text, "g.txt");
+  const Graph plain = printed(forward_text + backward_text, "g.txt");
   const std::string again =
       changed(backward_text, "exp: \"f32[4, 2]\", tangents_1", "primals_1: \"f32[4, 2]\", tangents_1");
   const std::string exp = "    exp: \"f32[4, 2]\" = torch.ops.aten.exp.default(primals_1)\n    t: ";
-  const Graph recomputed = parse_fx_graph(forward_text + changed(again, "    t: ", exp), "g.txt");
+  const Graph recomputed = printed(forward_text + changed(again, "    t: ", exp), "g.txt");
   CHECK(recomputed.ops == plain.ops);
   CHECK(recomputed.source.notes.back().first == "joined");
 }
 
+TEST_CASE("graphs of Dynamo's are passed over, and refused where there are no others", "[fx]") {
+  const std::string dynamo =
+      "def forward(self, s0: \"Sym(s0)\", L_x_: \"f32[s0, 2]\"):\n    l_x_ = L_x_\n"
+      "    y: \"f32[s0, 2]\" = torch._C._nn.gelu(l_x_)\n    return (y,)\n";
+  CHECK(printed(dynamo + forward_text + backward_text, "g.txt") == printed(forward_text + backward_text, "g.txt"));
+  CHECK(complaint(dynamo) ==
+        "g.txt:1:1: a graph as Dynamo captured it, without a backward, expected what TORCH_LOGS=aot_graphs prints");
+}
+
 TEST_CASE("an op moves what it reads and writes, and a view nothing", "[fx]") {
-  const Graph graph = parse_fx_graph(forward_text + backward_text, "g.txt");
+  const Graph graph = printed(forward_text + backward_text, "g.txt");
   REQUIRE(graph.ops.size() == 6);
   CHECK(graph.ops[0].bytes_moved == Bytes{2 * 32});        // exp: 4 x 2 floats in, as many out
   CHECK(graph.ops[1].bytes_moved == Bytes{48 + 32 + 24});  // mm
@@ -119,8 +186,11 @@ TEST_CASE("graphs that say too little are refused with their place", "[fx]") {
         "file");
   CHECK(
       complaint(changed(both, "f32[4, 2]", "f32[s0, 2]")) ==
-      "g.txt:1:35: primals_1: expected an extent up to 1099511627776, found 's0': an axis without a size; compile with "
-      "dynamic=False");
+      "g.txt:1:35: primals_1: expected an extent, found 's0': 's0' is an axis without a size, give it by --set s0=N or "
+      "compile with dynamic=False");
+  CHECK(complaint(changed(both, "torch.ops.aten.exp.default(primals_1)", "primals_1 * primals_1")) ==
+        "g.txt:2:24: exp: expected an op of the dispatcher (torch.ops...), as TORCH_LOGS=aot_graphs prints, found "
+        "'primals_1 * primals_1'");
   CHECK(complaint(changed(both, "exp: \"f32[4, 2]\" = ", "exp = ")) ==
         "g.txt:2:5: exp: has no shape, expected 'NAME: \"f32[8, 16]\" = ...' as print_readable() writes");
   CHECK(complaint(changed(both, "aten.exp.default", "mine.exp.default")) ==

@@ -462,9 +462,9 @@ class FxLowering {
 
 }  // namespace
 
-Graph parse_fx_graph(const std::string& text, const std::string& file_name) {
+Graph parse_fx_graph(const std::string& text, const std::string& file_name, ImportNumbers& numbers) {
   Complaints complaints(file_name, text);
-  const std::vector<FxGraph> graphs = parse_fx_text(text, complaints);
+  const std::vector<FxGraph> graphs = parse_fx_text(text, complaints, numbers);
   Graph graph = FxLowering(text, complaints).graph(graphs, std::filesystem::path(file_name).stem().string());
   return checked(std::move(graph), file_name);
 }
@@ -473,7 +473,7 @@ Graph read_fx(const std::filesystem::path& path, ImportNumbers& numbers) {
   const std::string text = read_text_file(path);
   constexpr std::string_view list_columns = "name,kind,inputs,";
   return text.starts_with(list_columns) ? parse_fx_list(text, path.string(), numbers)
-                                        : parse_fx_graph(text, path.string());
+                                        : parse_fx_graph(text, path.string(), numbers);
 }
 
 }  // namespace plimsoll

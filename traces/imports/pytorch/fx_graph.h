@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 /// A forward graph with its backward graph, or the joint graph of both.
-Graph parse_fx_graph(const std::string& text, const std::string& file_name);
+Graph parse_fx_graph(const std::string& text, const std::string& file_name, ImportNumbers&);
 
 /// A list of a torch.fx graph's operators with measured times (CSV). `layers`: how many times what is `in_layer` comes.
 Graph parse_fx_list(const std::string& text, const std::string& file_name, ImportNumbers&);

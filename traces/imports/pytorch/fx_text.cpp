@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_map>
+
+#include "traces/imports/pytorch/fx_extent.h"
 
 namespace plimsoll {
 namespace {
@@ -70,13 +71,18 @@ void for_fx_parts(std::string_view text, const auto& each) {
 
 class FxParser {
  public:
-  FxParser(std::string_view text, Complaints& complaints) : text_(text), complaints_(complaints) {}
+  FxParser(std::string_view text, Complaints& complaints, ImportNumbers& numbers)
+      : text_(text), complaints_(complaints), numbers_given_(numbers) {}
 
   std::vector<FxGraph> graphs() && {
     for (std::size_t at = 0; at < text_.size();) {
       const std::size_t end = std::min(text_.find('\n', at), text_.size());
       line(fx_trimmed(without_log_prefix(text_.substr(at, end - at))));
       at = end + 1;
+    }
+    if (graphs_.empty() && dynamo_at_) {
+      complain(text_.substr(*dynamo_at_), "",
+               "a graph as Dynamo captured it, without a backward, expected what TORCH_LOGS=aot_graphs prints");
     }
     if (!graphs_.empty() && !ended_) {
       complain(text_.substr(text_.size()), "",
@@ -93,8 +99,17 @@ class FxParser {
   std::size_t offset(std::string_view part) const { return static_cast<std::size_t>(part.data() - text_.data()); }
 
   void line(std::string_view code) {
+    if (is_of_dynamo_) {
+      is_of_dynamo_ = !code.starts_with("return");
+      return;
+    }
     if (!code.empty() && code[0] == '=' && code.find("graph") != std::string_view::npos) return marker(code);
     if (is_in_head_) return head(code);
+    if (code.starts_with("def forward(") && code.find(" L_") != std::string_view::npos) {
+      if (!dynamo_at_) dynamo_at_ = offset(code);
+      is_of_dynamo_ = true;
+      return;
+    }
     if (code.starts_with("def forward(")) return begin(code);
     if (code.find(" = call_function[target=") != std::string_view::npos) {
       complain(code, "",
@@ -204,6 +219,12 @@ class FxParser {
     return type;
   }
 
+  std::optional<std::int64_t> size_of(std::string_view axis) {
+    const auto [place, is_new] = sizes_.try_emplace(axis);
+    if (is_new) place->second = numbers_given_.asked(axis);
+    return place->second;
+  }
+
   /// `[8, 16]` and whatever follows.
   std::optional<AtenShape> extents(std::string_view text, std::string_view name) {
     const std::size_t close = text.find(']');
@@ -214,17 +235,11 @@ class FxParser {
     AtenShape shape;
     bool fine = true;
     for_fx_parts(text.substr(1, close - 1), [&](std::string_view part) {
-      constexpr std::int64_t most = std::int64_t{1} << 40;
-      std::int64_t value = 0;
-      const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-      if (error == std::errc() && end == part.data() + part.size() && value >= 0 && value <= most) {
-        shape.push_back(value);
+      const FxExtent extent = fx_extent(part, [&](std::string_view axis) { return size_of(axis); });
+      if (extent.fault.empty()) {
+        shape.push_back(extent.value);
       } else if (fine) {
-        complain(part, name,
-                 fmt::format("expected an extent up to {}, found '{}'{}", most, part,
-                             is_fx_name_part(part[0]) && !is_fx_digit(part[0])
-                                 ? ": an axis without a size; compile with dynamic=False"
-                                 : ""));
+        complain(part, name, fmt::format("expected an extent, found '{}': {}", part, extent.fault));
         fine = false;
       }
     });
@@ -283,7 +298,8 @@ class FxParser {
       if (whole == numbers_.end()) return complain(text, node.name, fmt::format("no such value: '{}'", text));
       node.kind = FxNode::Kind::item;
       node.item_of = whole->second;
-    } else if (text.starts_with("torch.") || text.starts_with("l_self") || text.find('.') != std::string_view::npos) {
+    } else if (node.type || text.starts_with("torch.") || text.starts_with("l_self") ||
+               text.find('.') != std::string_view::npos) {
       complain(
           text, node.name,
           fmt::format("expected an op of the dispatcher (torch.ops...), as TORCH_LOGS=aot_graphs prints, found '{}'",
@@ -323,16 +339,20 @@ class FxParser {
 
   std::string_view text_;
   Complaints& complaints_;
+  ImportNumbers& numbers_given_;
+  std::unordered_map<std::string_view, std::optional<std::int64_t>> sizes_;  // of axes with a name
   std::vector<FxGraph> graphs_;
   std::unordered_map<std::string_view, std::uint32_t> numbers_;  // of the present graph's nodes
   std::optional<FxGraph::Role> marked_;
   bool is_in_head_ = false, ended_ = true;
+  bool is_of_dynamo_ = false;  // the present graph, which is passed over
+  std::optional<std::size_t> dynamo_at_;
 };
 
 }  // namespace
 
-std::vector<FxGraph> parse_fx_text(std::string_view text, Complaints& complaints) {
-  return FxParser(text, complaints).graphs();
+std::vector<FxGraph> parse_fx_text(std::string_view text, Complaints& complaints, ImportNumbers& numbers) {
+  return FxParser(text, complaints, numbers).graphs();
 }
 
 bool seems_fx_text(std::string_view text) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/io/input_error.h"
+#include "traces/imports/import_numbers.h"
 #include "traces/imports/pytorch/aten_work.h"
 
 namespace plimsoll {
@@ -48,8 +49,8 @@ struct FxGraph {
   std::size_t offset = 0;
 };
 
-/// All graphs of the text, which must outlive them. Complaints name the line.
-std::vector<FxGraph> parse_fx_text(std::string_view text, Complaints&);
+/// All graphs of the text, which must outlive them. `s0=128` gives an axis its size. Complaints name the line.
+std::vector<FxGraph> parse_fx_text(std::string_view text, Complaints&, ImportNumbers&);
 
 /// Whether a text seems to be one.
 bool seems_fx_text(std::string_view text);
