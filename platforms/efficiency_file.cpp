@@ -306,7 +306,10 @@ Efficiency parse_efficiency(const std::string& text, std::string file_name) {
       if (key == "efficiency" && value.is_object()) of_platform = value;
     });
   }
-  if (is_platform && !of_platform) root.complain("a platform in which no efficiencies are written out");
+  if (is_platform && !of_platform) {
+    root.complain("a platform in which no efficiencies are written out");
+    document.throw_if_any();
+  }
   const Efficiency efficiency = efficiency_at(is_platform && of_platform ? *of_platform : root);
   document.throw_if_any();
   return efficiency;

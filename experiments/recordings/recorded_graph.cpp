@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "experiments/recordings/recorded_memory.h"
 #include "experiments/recordings/recorded_operands.h"
 #include "experiments/recordings/recorded_step.h"
 #include "sim/io/input_error.h"
@@ -22,8 +24,11 @@ namespace {
 
 class RecordedIteration {
  public:
-  RecordedIteration(const StepRecording& recording, std::vector<LaunchingOp> launched)
-      : recording_(recording), launched_(std::move(launched)) {}
+  RecordedIteration(const StepRecording& recording, std::vector<LaunchingOp> launched,
+                    const std::optional<RecordedMemory>& memory)
+      : recording_(recording), launched_(std::move(launched)), memory_(memory) {
+    if (memory_) claims_.emplace(*memory_);
+  }
 
   Graph graph(std::string name, StepWindow step) && {
     made_.name = std::move(name);
@@ -42,6 +47,8 @@ class RecordedIteration {
     }
     add_update();
     made_.source.dtype = dtype_of_products();
+    if (memory_) keep_until_freed();
+    mark_saved(made_);
     write_source(step);
     return std::move(made_);
   }
@@ -74,18 +81,24 @@ class RecordedIteration {
     if (host != nullptr && call.operands.empty()) ++shapeless_;
     find_dtypes(call);
     std::vector<TensorId> found;
+    std::optional<TensorId> first;
     for (std::size_t k = 0; k < call.operands.size(); ++k) {
       if (call.operands[k].dtype.empty() || element_count(call.operands[k].shape) == 0) continue;
+      if (is_compiled_kernel(kind) && k + 1 == written_operand(call)) continue;
       if (k == 0 && (kind == "copy_" || kind == "zero_" || kind == "fill_")) continue;  // overwritten as a whole
       const std::optional<TensorId> t = read(op, call, k, launched.sequence, found);
       if (!t) continue;
       found.push_back(*t);
+      if (k == 0) first = t;
       if (std::ranges::find(op.inputs, *t) == op.inputs.end()) op.inputs.push_back(*t);
     }
     const std::optional<AtenShape> convolved = convolved_shape(call);
     if (convolved) op.kind = "convolution";  // by whatever library
-    make(op, call, convolved, launched.sequence);
+    make(op, call, convolved, launched.sequence, first);
+    if (claims_ && host != nullptr) add_rest(op);
+    for (const TensorId t : op.inputs) read_.insert(t.index);
     made_.ops.push_back(std::move(op));
+    dates_.push_back(launched.date);
   }
 
   /// In which most is multiplied.
@@ -100,8 +113,17 @@ class RecordedIteration {
   }
 
   RecordedCall call_of(const HostOp& host, const std::string& kind) const {
-    return recorded_call(kind, recording_.words[host.shapes], recording_.words[host.types],
-                         recording_.words[host.values]);
+    return recorded_call(kind, {recording_.words[host.shapes], recording_.words[host.types],
+                                recording_.words[host.strides], recording_.words[host.values]});
+  }
+
+  /// The number of its last tensor, from 1 on.
+  static std::size_t written_operand(const RecordedCall& call) {
+    std::size_t last = 0;
+    for (std::size_t k = 0; k < call.operands.size(); ++k) {
+      if (!call.operands[k].dtype.empty()) last = k + 1;
+    }
+    return last;
   }
 
   /// Of tensors in lists: that of the latest value with as many numbers, else of the operand before.
@@ -129,7 +151,14 @@ class RecordedIteration {
   std::optional<TensorId> read(const Op& op, const RecordedCall& call, std::size_t k, std::int64_t sequence,
                                const std::vector<TensorId>& taken) {
     const Key key = key_of(call.operands[k]);
-    const auto is_free = [&](TensorId t) { return std::ranges::find(taken, t) == taken.end() && !is_made_within(t); };
+    const RecordedSpan span = k < call.spans.size() ? call.spans[k] : RecordedSpan{key.first, 0};
+    const bool is_part = span.numbers != key.first;  // a view of what has other operands too
+    const auto is_free = [&](TensorId t) {
+      return (is_part || std::ranges::find(taken, t) == taken.end()) && !is_made_within(t) && is_there(t);
+    };
+    if (is_part) {
+      if (const auto t = base_of(span, key.second, op.phase, is_free)) return t;
+    }
     const auto latest = [&](const std::map<Key, std::vector<TensorId>>& values) -> std::optional<TensorId> {
       const auto place = values.find(key);
       if (place == values.end()) return std::nullopt;
@@ -179,13 +208,18 @@ class RecordedIteration {
   }
 
   /// What it makes: by kind and shapes.
-  void make(Op& op, const RecordedCall& call, const std::optional<AtenShape>& convolved, std::int64_t sequence) {
+  void make(Op& op, const RecordedCall& call, const std::optional<AtenShape>& convolved, std::int64_t sequence,
+            std::optional<TensorId> first) {
     const std::string_view kind = call.kind;
     const TensorKind made_kind = op.phase == Phase::backward ? TensorKind::gradient : TensorKind::activation;
     std::vector<RecordedOperand> results = results_of(call);
     if (convolved) results = {{*convolved, call.operands[0].dtype}};
     for (std::size_t k = 0; k < results.size(); ++k) {
-      op.outputs.push_back(draft_.tensor(fmt::format("{}:{}", op.name, k), made_kind, results[k]));
+      const std::optional<TensorId> old = renewed(op, kind, results[k], k == 0 ? first : std::nullopt);
+      const std::optional<std::size_t> block = old ? std::nullopt : block_for(results, k);
+      const std::optional<StorageId> storage = old ? std::optional(made_[*old].storage) : std::nullopt;
+      op.outputs.push_back(draft_.tensor(fmt::format("{}:{}", op.name, k), made_kind, results[k], storage));
+      if (block) block_of_[made_[op.outputs.back()].storage.index] = *block;
       const bool casts = kind == "copy_" && !op.inputs.empty() && made_[op.inputs[0]].kind == TensorKind::parameter;
       auto& values = op.phase == Phase::backward ? gradients_ : casts ? casts_ : values_;
       values[key_of(results[k])].push_back(op.outputs.back());
@@ -199,15 +233,132 @@ class RecordedIteration {
     for (const TensorId t : op.outputs) written += made_[t].bytes.count;
     op.bytes_moved = Bytes{aten_traffic(kind, read, written)};
     // The shapes of operands alone do not say that of a convolution's result.
-    const bool is_unknown = kind.find("conv") != std::string_view::npos && !kind.ends_with("backward") && !convolved;
+    const bool is_template = is_compiled_kernel(kind) && kind.starts_with("triton_tem");  // products, perhaps
+    const bool is_unknown =
+        is_template || (kind.find("conv") != std::string_view::npos && !kind.ends_with("backward") && !convolved);
     if (!shapes.empty() && !is_unknown) {
       op.flops =
           aten_flops({.op = kind, .arguments = shapes, .result = results.empty() ? AtenShape{} : results[0].shape});
+      if (op.flops) flops_[call.operands[0].dtype] += op.flops->count;
+    }
+    for (const TensorId old : op.mutates) {
+      if (std::ranges::find(op.inputs, old) == op.inputs.end()) op.inputs.push_back(old);
+      overwritten_.insert(old.index);
     }
     if (sequence >= 0 && op.phase == Phase::forward) {
       auto& saved = saved_[sequence];
       saved.insert(saved.end(), op.inputs.begin(), op.inputs.end());
       saved.insert(saved.end(), op.outputs.begin(), op.outputs.end());
+    }
+  }
+
+  /// A value of the step that an op works on in place: by its name, or made by what it has called for just this.
+  std::optional<TensorId> renewed(Op& op, std::string_view kind, const RecordedOperand& result,
+                                  std::optional<TensorId> first) {
+    const auto is_own = [&](TensorId t) {
+      const bool is_value = op.phase == Phase::backward
+                                ? made_[t].kind == TensorKind::gradient && !read_.contains(t.index)
+                                : made_[t].kind == TensorKind::activation;
+      return is_value && key_of({made_[t].shape, made_[t].dtype}) == key_of(result);
+    };
+    std::optional<TensorId> old;
+    if (first && kind.ends_with('_') && is_own(*first)) old = first;
+    if (!old && claims_ && present_ != nullptr) {
+      const auto& values = op.phase == Phase::backward ? gradients_ : values_;
+      const auto place = values.find(key_of(result));
+      if (place != values.end() && !place->second.empty()) {
+        const TensorId t = place->second.back();
+        const auto block = block_of_.find(made_[t].storage.index);
+        const bool outlives = block != block_of_.end() && memory_->blocks[block->second].freed > present_->end;
+        const bool is_called = is_made_within(t) && maker_of_.at(t.index) != present_;
+        if (outlives && is_called && is_own(t)) old = t;
+      }
+    }
+    if (old) op.mutates.push_back(*old);
+    return old;
+  }
+
+  BlockClaims::Range range() const { return {present_->thread, present_->start, present_->end}; }
+
+  /// Of a result: one of its size, else the only one that is left, which then says the size.
+  std::optional<std::size_t> block_for(std::vector<RecordedOperand>& results, std::size_t k) {
+    if (!claims_ || present_ == nullptr) return std::nullopt;
+    const std::int64_t each = element_bytes(results[k].dtype).value_or(1);
+    if (const auto block = claims_->claim(range(), {element_count(results[k].shape) * each})) return block;
+    return std::nullopt;
+  }
+
+  /// What else it has allocated: values that nobody is known to read so far, or workspace.
+  void add_rest(Op& op) {
+    std::vector<std::pair<Nanoseconds, std::int64_t>> changes;
+    for (const std::size_t b : claims_->rest(range())) {
+      const RecordedBlock& block = memory_->blocks[b];
+      if (block.freed <= present_->end) {
+        changes.emplace_back(block.allocated, block.bytes.count);
+        changes.emplace_back(block.freed, -block.bytes.count);
+        continue;
+      }
+      const TensorKind kind = op.phase == Phase::backward ? TensorKind::gradient : TensorKind::activation;
+      const RecordedOperand like{{block.bytes.count}, "uint8"};
+      op.outputs.push_back(draft_.tensor(fmt::format("{}:{}", op.name, op.outputs.size()), kind, like));
+      block_of_[made_[op.outputs.back()].storage.index] = b;
+    }
+    std::ranges::sort(changes);
+    std::int64_t now = 0;
+    for (const auto& [date, change] : changes) {
+      now += change;
+      op.workspace = std::max(op.workspace, Bytes{now});
+    }
+  }
+
+  /// Whether it has not been freed or overwritten.
+  bool is_there(TensorId t) const {
+    if (overwritten_.contains(t.index)) return false;
+    const auto block = block_of_.find(made_[t].storage.index);
+    return block == block_of_.end() || present_ == nullptr || memory_->blocks[block->second].freed > present_->start;
+  }
+
+  /// What a view lies in: the latest of the smallest that are large enough.
+  std::optional<TensorId> base_of(RecordedSpan span, const std::string& dtype, Phase phase, const auto& is_free) const {
+    const auto among = [&](const std::map<Key, std::vector<TensorId>>& values) -> std::optional<TensorId> {
+      for (auto at = values.lower_bound({span.numbers, ""}); at != values.end(); ++at) {
+        if (at->first.first > span.numbers + span.stride) break;
+        if (at->first.second != dtype) continue;
+        const auto back = std::find_if(at->second.rbegin(), at->second.rend(), is_free);
+        if (back != at->second.rend()) return *back;
+      }
+      return std::nullopt;
+    };
+    if (phase == Phase::backward) {
+      if (const auto t = among(gradients_)) return t;
+    }
+    return among(values_);
+  }
+
+  /// What the forward made and the backward's end freed was kept for the backward: if no op is known to read it there,
+  /// the last before that which multiplies nothing does, so that no product has one operand too many.
+  void keep_until_freed() {
+    const auto is_of_backward = [](const Op& op) { return op.phase == Phase::backward; };
+    const auto begin = static_cast<std::size_t>(std::ranges::find_if(made_.ops, is_of_backward) - made_.ops.begin());
+    if (begin >= dates_.size()) return;
+    std::vector<bool> is_read(made_.storages, false);
+    for (std::size_t i = begin; i < dates_.size(); ++i) {
+      for (const TensorId t : made_.ops[i].inputs) is_read[made_[t].storage.index] = true;
+    }
+    std::map<std::uint32_t, TensorId> last;  // by storage, of the forward
+    for (std::size_t i = 0; i < begin; ++i) {
+      for (const TensorId t : made_.ops[i].outputs) last.insert_or_assign(made_[t].storage.index, t);
+    }
+    for (const auto& [storage, t] : last) {
+      const auto block = block_of_.find(storage);
+      if (block == block_of_.end() || is_read[storage]) continue;
+      const Nanoseconds freed = memory_->blocks[block->second].freed;
+      if (freed == RecordedBlock::never || freed < dates_[begin]) continue;
+      auto at = static_cast<std::size_t>(std::ranges::upper_bound(dates_, freed) - dates_.begin()) - 1;
+      const auto multiplies = [&](const Op& op) { return op.flops && op.flops->count > 0; };
+      while (at > begin && multiplies(made_.ops[at])) --at;
+      made_.ops[at].inputs.push_back(t);
+      ++kept_;
     }
   }
 
@@ -239,7 +390,20 @@ class RecordedIteration {
     double kernels = 0;
     for (const LaunchingOp* each : updates_) kernels += each->kernels;
     op.kernels = kernels;
-    draft_.add_update(std::move(op), {});
+    draft_.add_update(std::move(op), states());
+  }
+
+  /// What was allocated before the step apart from the parameters: states of the optimizer, and what the graph does not
+  /// know of.
+  std::vector<TensorId> states() {
+    if (!memory_ || draft_.owned() == 0) return {};
+    std::int64_t known = 0;
+    for (const Tensor& tensor : made_.tensors) {
+      if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::input) known += tensor.bytes.count;
+    }
+    before_ = memory_->before - Bytes{known};
+    if (before_ <= Bytes{}) return {};
+    return {draft_.tensor("allocated before the step", TensorKind::optimizer_state, {{before_.count}, "uint8"})};
   }
 
   void write_source(StepWindow step) {
@@ -258,8 +422,17 @@ class RecordedIteration {
                                                 draft_.owned(), accumulated_));
     std::string left_out = fmt::format(
         "idle time and overlap of streams: ops run one after the other; {} operands of the "
-        "backward and {} ops without shapes; memory events, workspaces",
-        unknown_, shapeless_);
+        "backward and {} ops without shapes{}",
+        unknown_, shapeless_, memory_ ? "" : "; workspaces, since it was recorded without profile_memory=True");
+    if (memory_) {
+      notes.emplace_back("recorded_peak_bytes", std::to_string(memory_->peak.count));
+      notes.emplace_back("recorded_before_bytes", std::to_string(memory_->before.count));
+      notes.emplace_back("memory",
+                         fmt::format("{} of {} blocks that were allocated belong to values; {} values were kept for a "
+                                     "backward of which no op is known to read them; {} B were there before the step "
+                                     "in addition to the parameters",
+                                     block_of_.size(), memory_->blocks.size(), kept_, before_.count));
+    }
     if (recording_.ranks > 1) {
       left_out += fmt::format("; this is rank {} of {}: what others wait for is in the times of its collectives",
                               recording_.rank, recording_.ranks);
@@ -275,6 +448,13 @@ class RecordedIteration {
   std::unordered_map<std::int64_t, std::vector<TensorId>> saved_;  // by sequence number of the forward
   std::unordered_map<std::uint32_t, const HostOp*> maker_of_;      // by tensor
   const HostOp* present_ = nullptr;                                // of the op that is added; null: of no operator
+  const std::optional<RecordedMemory>& memory_;
+  std::optional<BlockClaims> claims_;
+  std::unordered_map<std::uint32_t, std::size_t> block_of_;  // by storage
+  std::unordered_set<std::uint32_t> overwritten_, read_;     // tensors
+  std::vector<Nanoseconds> dates_;                           // of the ops
+  std::size_t kept_ = 0;
+  Bytes before_;
   std::vector<TensorId> parameters_;
   std::vector<const LaunchingOp*> updates_;
   std::map<std::string, double> flops_;  // by type of the first operand
@@ -283,6 +463,10 @@ class RecordedIteration {
   std::size_t inputs_ = 0, unknown_ = 0, accumulated_ = 0, shapeless_ = 0;
 };
 
+constexpr std::string_view record_again =
+    "record again with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], "
+    "record_shapes=True, profile_memory=True)";
+
 }  // namespace
 
 Graph read_recorded_graph(const std::filesystem::path& path, ImportNumbers& numbers) {
@@ -290,18 +474,22 @@ Graph read_recorded_graph(const std::filesystem::path& path, ImportNumbers& numb
   const StepWindow step = chosen_window(recording, path.string(), numbers);
   std::vector<LaunchingOp> launched = launching_ops(recording, step);
   if (launched.empty()) {
-    throw InputError(located(path.string(), {}, "traceEvents",
-                             "no kernels that operators launched, expected a recording of a GPU with CPU activities"));
+    const std::string what = step.number >= 0 ? fmt::format("ProfilerStep#{} launched no work of a GPU", step.number)
+                             : recording.work.empty() ? "no work of a GPU"
+                                                      : "work of a GPU that no operator is known to have launched";
+    throw InputError(located(path.string(), {}, "traceEvents", fmt::format("{}: {}", what, record_again)));
   }
   const auto has_shapes = [&](const LaunchingOp& op) {
     return op.has_op && recording.words[recording.ops[op.op].shapes].starts_with('[');
   };
   if (std::ranges::none_of(launched, has_shapes)) {
     throw InputError(located(path.string(), {}, "Input Dims",
-                             "operators without shapes, of which no tensors follow, expected a recording with "
-                             "record_shapes=True"));
+                             fmt::format("operators without shapes, of which no tensors follow: {}; its times are what "
+                                         "'plimsoll compare {}' says",
+                                         record_again, path.string())));
   }
-  return checked(RecordedIteration(recording, std::move(launched)).graph(path.stem().string(), step), path);
+  const std::optional<RecordedMemory> memory = memory_of_step(recording, step);
+  return checked(RecordedIteration(recording, std::move(launched), memory).graph(path.stem().string(), step), path);
 }
 
 }  // namespace plimsoll

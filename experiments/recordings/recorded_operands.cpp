@@ -16,10 +16,11 @@ bool is_one_of_words(std::string_view word, std::initializer_list<std::string_vi
   return std::ranges::find(words, word) != words.end();
 }
 
-std::vector<std::string> recorded_values(const std::string& values) {
+/// The elements of a JSON list.
+std::vector<std::string> texts_in(const std::string& list, const char* name) {
   std::vector<std::string> made;
-  if (!values.starts_with('[')) return made;
-  JsonDocument document(values, "Concrete Inputs");
+  if (!list.starts_with('[')) return made;
+  JsonDocument document(list, name);
   document.read([&](JsonCursor root) {
     root.array([&](JsonCursor one) { made.push_back(one.is_word() ? one.string() : one.compact()); });
   });
@@ -67,6 +68,30 @@ AtenShape recorded_shape(std::string_view text) {
   return made;
 }
 
+/// `[[8, 2], [4]]` as its lists, `[8, 2]` as itself.
+std::vector<std::string_view> lists_in(std::string_view text) {
+  if (!text.starts_with("[[")) return {text};
+  std::vector<std::string_view> made;
+  for (std::size_t at = 1; at < text.size(); at = text.find(']', at) + 2) made.push_back(text.substr(at));
+  return made;
+}
+
+/// As many numbers as there are, without strides or with strides that are none.
+RecordedSpan span_of(const AtenShape& shape, const std::vector<std::int64_t>& strides) {
+  RecordedSpan dense{element_count(shape), 0};
+  if (strides.size() != shape.size() || dense.numbers == 0) return dense;
+  RecordedSpan made{1, 0};
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    constexpr std::int64_t most = std::int64_t{1} << 40;
+    if (strides[k] < 0 || strides[k] > most) return dense;
+    const double further = static_cast<double>(shape[k] - 1) * static_cast<double>(strides[k]);
+    if (further + static_cast<double>(made.numbers) > static_cast<double>(most)) return dense;
+    made.numbers += (shape[k] - 1) * strides[k];
+    if (shape[k] > 1) made.stride = std::max(made.stride, strides[k]);
+  }
+  return made;
+}
+
 /// Where along an axis that counts from the end when below 0.
 std::optional<std::size_t> axis_at(std::int64_t axis, std::size_t axes) {
   if (axis < 0) axis += static_cast<std::int64_t>(axes);
@@ -96,36 +121,28 @@ std::vector<RecordedOperand> joined_along_axis(const RecordedCall& call, const s
 
 }  // namespace
 
-RecordedCall recorded_call(std::string kind, const std::string& shapes, const std::string& types,
-                           const std::string& values) {
-  RecordedCall made{.kind = std::move(kind), .values = recorded_values(values)};
-  if (!shapes.starts_with('[')) return made;
-  std::vector<std::string> words;
-  if (types.starts_with('[')) {
-    JsonDocument document(types, "Input type");
-    document.read([&](JsonCursor root) {
-      root.array([&](JsonCursor one) { words.push_back(one.is_word() ? one.string() : one.compact()); });
-    });
-    document.throw_if_any();
+RecordedCall recorded_call(std::string kind, const RecordedTexts& texts) {
+  RecordedCall made{.kind = std::move(kind), .values = texts_in(texts.values, "Concrete Inputs")};
+  const std::vector<std::string> words = texts_in(texts.types, "Input type"),
+                                 strides = texts_in(texts.strides, "Input Strides");
+  const std::vector<std::string> shapes = texts_in(texts.shapes, "Input Dims");
+  for (std::size_t k = 0; k < shapes.size(); ++k) {
+    const std::string& word = k < words.size() ? words[k] : "";
+    const std::vector<std::string_view> tensors = lists_in(shapes[k]);
+    const std::vector<std::string_view> steps = lists_in(k < strides.size() ? strides[k] : "");
+    const bool is_list = shapes[k].starts_with("[[");
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      const std::string_view dtype = is_list ? unknown_dtype : element_bytes(word) ? long_dtype(word) : "";
+      made.operands.push_back({recorded_shape(tensors[t]), std::string(dtype)});
+      const std::vector<std::int64_t> step = t < steps.size() ? numbers_of(steps[t]) : std::vector<std::int64_t>();
+      if (!strides.empty()) made.spans.push_back(span_of(made.operands.back().shape, step));
+    }
   }
-  JsonDocument dims(shapes, "Input Dims");
-  std::size_t k = 0;
-  dims.read([&](JsonCursor root) {
-    root.array([&](JsonCursor one) {
-      const std::string text = one.compact(), word = k < words.size() ? words[k] : "";
-      ++k;
-      if (!text.starts_with("[[")) {
-        const std::string dtype(element_bytes(word) ? long_dtype(word) : "");
-        made.operands.push_back({recorded_shape(text), dtype});
-        return;
-      }
-      for (std::size_t at = 1; at < text.size(); at = text.find(']', at) + 2) {  // behind the comma
-        made.operands.push_back({recorded_shape(std::string_view(text).substr(at)), std::string(unknown_dtype)});
-      }
-    });
-  });
-  dims.throw_if_any();
   return made;
+}
+
+bool is_compiled_kernel(std::string_view name) {
+  return name.starts_with("triton_");
 }
 
 bool is_parameter_place(std::string_view kind, std::size_t operand) {
@@ -177,6 +194,7 @@ std::vector<RecordedOperand> results_of(const RecordedCall& call) {
     made.shape.back() = operands[b].shape.back();
     return {made};
   };
+  if (is_compiled_kernel(kind)) return {tensors.back()};
   if (is_one_of_words(kind, {"mm", "bmm"})) return product(0, 1);
   if (is_one_of_words(kind, {"addmm", "baddbmm"})) return product(1, 2);
   if (is_one_of_words(kind, {"cat", "concat"})) {

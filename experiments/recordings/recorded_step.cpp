@@ -5,7 +5,9 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <unordered_set>
 
+#include "experiments/recordings/recorded_operands.h"
 #include "sim/io/byte_source.h"
 #include "traces/imports/pytorch/step_draft.h"
 
@@ -49,7 +51,7 @@ void add_slice(StepRecording& made, const TraceSlice& slice) {
   } else if (is_category(category, {"cpu_op", "Operator", "user_annotation"})) {
     made.ops.push_back({slice.start, slice.end(), slice.sequence_number.value_or(-1), slice.thread,
                         made.words.number(slice.name), made.words.number(slice.shapes), made.words.number(slice.types),
-                        made.words.number(slice.values)});
+                        made.words.number(slice.strides), made.words.number(slice.values)});
   } else if (category.ends_with("_runtime") || category.ends_with("_driver") || category == "Runtime") {
     if (slice.correlation) made.launches.push_back({slice.start, *slice.correlation, slice.thread});
   } else if (is_category(category, {"kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"})) {
@@ -115,7 +117,7 @@ class LaunchReader {
       if (is_backward_range(range)) op.in_backward = true;
       if (is_update_range(range)) op.in_update = true;
       if (recording_.ops[k].sequence >= 0) op.sequence = recording_.ops[k].sequence;
-      if (!range.starts_with("aten::")) continue;
+      if (!range.starts_with("aten::") && !is_compiled_kernel(range)) continue;
       op.op = k;
       op.has_op = true;
     }
@@ -143,6 +145,19 @@ class LaunchReader {
   std::vector<LaunchingOp> made_;
 };
 
+/// Those in which work of the device was launched.
+std::vector<StepWindow> busy_steps(const StepRecording& recording) {
+  std::unordered_set<std::int64_t> worked;
+  for (const DeviceSlice& work : recording.work) worked.insert(work.correlation);
+  std::vector<StepWindow> busy;
+  std::ranges::copy_if(recording.steps, std::back_inserter(busy), [&](StepWindow step) {
+    return std::ranges::any_of(recording.launches, [&](const HostLaunch& launch) {
+      return launch.date >= step.start && launch.date < step.end && worked.contains(launch.correlation);
+    });
+  });
+  return busy;
+}
+
 }  // namespace
 
 StepRecording read_step_recording(const std::filesystem::path& path) {
@@ -150,7 +165,10 @@ StepRecording read_step_recording(const std::filesystem::path& path) {
   read_head(path, made);
   TraceVisitor visitor{.slice = [&](const TraceSlice& slice) { add_slice(made, slice); },
                        .thread_name = [](const ThreadName&) {},
-                       .memory = [](const MemorySample&) {},
+                       .memory =
+                           [&](const MemorySample& sample) {
+                             if (sample.device_type != 0) made.memory.push_back(sample);
+                           },
                        .counter = [](const CounterSample&) {},
                        .wants_arguments = true};
   read_chrome_trace(path, visitor);
@@ -159,6 +177,10 @@ StepRecording read_step_recording(const std::filesystem::path& path) {
 
 StepWindow chosen_window(const StepRecording& recording, const std::string& file, ImportNumbers& numbers) {
   std::vector<StepWindow> steps = recording.steps;
+  if (!numbers.asked("step")) {  // the last range of a profiler with a schedule may hold nothing
+    std::vector<StepWindow> busy = busy_steps(recording);
+    if (!busy.empty()) steps = std::move(busy);
+  }
   std::ranges::sort(steps, {}, &StepWindow::start);
   std::vector<std::int64_t> found;
   for (const StepWindow& step : steps) found.push_back(step.number);

@@ -33,7 +33,7 @@ class RecordedWords {
 struct HostOp {
   Nanoseconds start = 0, end = 0;
   std::int64_t sequence = -1;
-  std::uint32_t thread = 0, name = 0, shapes = 0, types = 0, values = 0;
+  std::uint32_t thread = 0, name = 0, shapes = 0, types = 0, strides = 0, values = 0;
 };
 
 struct HostLaunch {
@@ -59,13 +59,14 @@ struct StepRecording {
   std::vector<HostLaunch> launches;
   std::vector<DeviceSlice> work;
   std::vector<StepWindow> steps;
-  std::string device;  ///< as the recording names it
+  std::vector<MemorySample> memory;  ///< of devices
+  std::string device;                ///< as the recording names it
   std::int64_t ranks = 1, rank = 0;
 };
 
 StepRecording read_step_recording(const std::filesystem::path&);
 
-/// `--set step=N`, else the last one; without steps the whole recording, as number -1.
+/// `--set step=N`, else the last one that launched work; without steps the whole recording, as number -1.
 StepWindow chosen_window(const StepRecording&, const std::string& file, ImportNumbers&);
 
 /// An operator with the work that it launched itself on a stream.

@@ -102,10 +102,10 @@ class Imported(unittest.TestCase):
         """A recording of these operators one after the other, each with a kernel."""
         events, at = [{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 1000}], 10
         for number, (name, kernel, dims, values, *dates) in enumerate(operators):
-            types = ["TensorList" if each and isinstance(each[0], list) else "float" if each else "ScalarList" for each in dims]
+            types = ["TensorList" if each and isinstance(each[0], list) else "float" if each else "ScalarList" for each in dims or []]
             begin, length = dates or (at, 8)
             events += [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": begin, "dur": length, "args":
-                        {"Input Dims": dims, "Input type": types, "Concrete Inputs": values}},
+                        {"Input Dims": dims, "Input type": types, "Concrete Inputs": values} if dims else {}},
                        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at + 2, "dur": 1, "args":
                         {"correlation": number}},
                        {"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": at + 4, "dur": 5, "args":
@@ -171,6 +171,88 @@ class Imported(unittest.TestCase):
         made = [[trace["tensors"][t]["shape"] for t in op["outputs"]] for op in trace["ops"]]
         self.assertEqual(made[1], [query, key, key])
 
+    def test_blocks_say_what_is_kept_for_the_backward_and_what_is_workspace(self):
+        size, rows = 256 * 256 * 4, [256, 256]
+        events = [{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 1, "tid": 1, "ts": 0, "dur": 1000}]
+        total = before = 5 * size
+
+        def block(thread, at, change, address):
+            nonlocal total
+            total += change
+            events.append({"ph": "i", "name": "[memory]", "cat": "cpu_instant_event", "s": "t", "pid": 1, "tid": thread, "ts": at, "args":
+                           {"Device Type": 1, "Device Id": 0, "Addr": address, "Bytes": change, "Total Allocated": total}})
+            return total
+
+        def operator(thread, at, name, dims, number, dur=10):
+            strides = [[256, 1] if each == rows else [] for each in dims]
+            events.extend([{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": thread, "ts": at, "dur": dur, "args":
+                            {"Input Dims": dims, "Input Strides": strides, "Input type": ["float"] * len(dims)}},
+                           {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": thread, "ts": at + 5, "dur": 1,
+                            "args": {"correlation": number}},
+                           {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": at + 6, "dur": 3, "args":
+                            {"correlation": number, "stream": 7}}])
+
+        operator(1, 10, "aten::mul", [rows, rows], 1)
+        block(1, 11, size, 100)  # its result
+        block(1, 12, 3 * size, 200)
+        block(1, 13, size, 300)
+        peak = block(1, 14, 2 * size, 400)
+        block(1, 15, -3 * size, 200)
+        block(1, 16, -size, 300)
+        block(1, 17, -2 * size, 400)
+        operator(1, 30, "aten::relu", [rows], 2)
+        block(1, 31, size, 500)
+        block(1, 42, -size, 100)  # the product is let go of in the forward
+        operator(1, 50, "aten::exp", [rows], 3)
+        block(1, 51, size, 600)
+        block(1, 52, 1024, 700)  # of no result that is known
+        events.append({"ph": "X", "cat": "cpu_op", "name": "autograd::engine::evaluate_function: ExpBackward0", "pid": 1, "tid": 2, "ts": 100,
+                       "dur": 30, "args": {}})
+        operator(2, 102, "aten::neg", [rows], 4)
+        block(2, 103, size, 800)
+        block(2, 120, -size, 500)  # what relu made was kept until here
+        block(2, 121, -1024, 700)
+        operator(1, 150, "aten::add_", [rows, rows], 5)
+        path = os.path.join(self.folder.name, "memory.json.gz")
+        with gzip.open(path, "wt") as file:
+            json.dump({"traceEvents": events}, file)
+        trace = self.imported(path)
+        product, relu, exp, negated, added = trace["ops"]
+        self.assertEqual(product["workspace_bytes"], 6 * size)
+        self.assertEqual([op["workspace_bytes"] for op in (relu, exp, negated)], [0, 0, 0])
+        self.assertIn(relu["outputs"][0], negated["inputs"])
+        self.assertNotIn(product["outputs"][0], negated["inputs"])
+        other, = set(exp["outputs"]) - {exp["outputs"][0]}
+        self.assertEqual(trace["tensors"][other]["bytes"], 1024)
+        self.assertIn(other, negated["inputs"])
+        storage = [trace["tensors"][t]["storage"] for t in (added["mutates"][0], added["outputs"][0])]
+        self.assertEqual(storage[0], storage[1])  # in place, without a block
+        self.assertEqual(int(trace["source"]["recorded_peak_bytes"]), peak)
+        self.assertEqual(int(trace["source"]["recorded_before_bytes"]), before)
+
+    def test_a_step_that_launched_nothing_is_not_the_last(self):
+        path = self.written(("aten::relu", "a", [[4, 4]], [""]))
+        with gzip.open(path, "rt") as file:
+            recorded = json.load(file)
+        recorded["traceEvents"].append({"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "pid": 1, "tid": 1, "ts": 2000, "dur": 9})
+        with gzip.open(path, "wt") as file:
+            json.dump(recorded, file)
+        self.assertEqual(len(self.imported(path)["ops"]), 1)
+        answer = run("import", "kineto", path, "-o", self.trace, "--set", "step=2")
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn("ProfilerStep#2 launched no work of a GPU", answer.stderr)
+
+    def test_kernels_that_inductor_compiled_write_their_last_tensor(self):
+        trace = self.imported(self.written(("aten::relu", "a", [[10, 10]], [""]),
+                                           ("triton_poi_fused_add_0", "b", [[10, 10], [10], [10, 10], []], ["", "", "", "100"]),
+                                           ("triton_tem_fused_mm_1", "c", [[10, 10], [10, 10], [10, 10]], ["", "", ""])))
+        first, fused, product = trace["ops"]
+        self.assertEqual(len(fused["inputs"]), 2)
+        self.assertIn(first["outputs"][0], fused["inputs"])
+        self.assertEqual(trace["tensors"][fused["outputs"][0]]["shape"], [10, 10])
+        self.assertEqual(fused["flops"], 0)
+        self.assertNotIn("flops", product)
+
     def test_a_platform_of_a_recording_is_that_of_its_efficiencies(self):
         made = os.path.join(self.folder.name, "mine.yaml")
         answer = run("calibrate", "recording", SHIPPED, "--of", "h100_sxm_8", "-o", made, "--source", 'my "own" run')
@@ -194,6 +276,12 @@ class Imported(unittest.TestCase):
             answer = run("import", "kineto", words[0], "-o", self.trace, *words[1:])
             self.assertEqual(answer.returncode, 2)
             self.assertIn(said, answer.stderr)
+        path = self.written(("aten::relu", "a", None, None))
+        answer = run("import", "kineto", path, "-o", self.trace)
+        self.assertEqual(answer.returncode, 2)
+        self.assertEqual(answer.stderr, f"{path}: Input Dims: operators without shapes, of which no tensors follow: record again with "
+                         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True, "
+                         f"profile_memory=True); its times are what 'plimsoll compare {path}' says\n")
         cut = os.path.join(self.folder.name, "cut.json.gz")
         with open(SHIPPED, "rb") as file, open(cut, "wb") as made:
             made.write(file.read()[:6000])

@@ -32,14 +32,14 @@ double flops_in(const Graph& graph, Phase phase) {
 
 /// Bytes of the storages that the forward makes and the backward reads.
 std::int64_t saved_bytes(const Graph& graph) {
-  std::vector<bool> made(graph.storages, false), counted(graph.storages, false);
+  std::vector<bool> made(graph.storages, false), counted(graph.storages, false), given(graph.storages, false);
+  for (const Tensor& tensor : graph.tensors) {
+    if (is_given(tensor.kind)) given[tensor.storage.index] = true;
+  }
   std::int64_t sum = 0;
   for (const Op& op : graph.ops) {
     if (op.phase == Phase::forward) {
-      for (const TensorId t : op.outputs) made[graph[t].storage.index] = !is_given(graph[t].kind);
-      for (const TensorId t : op.inputs) {
-        if (is_given(graph[t].kind)) made[graph[t].storage.index] = false;
-      }
+      for (const TensorId t : op.outputs) made[graph[t].storage.index] = !given[graph[t].storage.index];
       continue;
     }
     for (const TensorId t : op.inputs) {

@@ -25,6 +25,7 @@ void read_slice_argument(std::string_view key, JsonCursor value, TraceSlice& sli
 /// Kineto has had these words since 2021 and since 2022.
 void read_operands(std::string_view key, JsonCursor value, TraceSlice& slice) {
   if (key == "Input Dims" || key == "Input dims") slice.shapes = value.compact();
+  if (key == "Input Strides") slice.strides = value.compact();
   if (key == "Input type") slice.types = value.compact();
   if (key == "Concrete Inputs") slice.values = value.compact();
 }
@@ -108,18 +109,25 @@ class ChromeTraceReader {
 
   void read_memory(JsonCursor root) {
     MemorySample sample;
+    std::string process, thread;
     bool has_total = false;
     root.object([&](std::string_view key, JsonCursor value) {
+      if (key == "pid") process = id_text(value);
+      if (key == "tid") thread = id_text(value);
       if (key == "ts") sample.date = not_negative(value);
       if (key != "args" || !value.is_object()) return;
       value.object([&](std::string_view name, JsonCursor argument) {
         if (name == "Device Type") sample.device_type = argument.integer();
         if (name == "Device Id") sample.device = argument.integer();
+        if (name == "Bytes" && argument.is_whole()) sample.change = argument.signed_bytes();
+        if (name == "Addr" && argument.is_whole()) sample.address = argument.integer();
+        if (name == "Ev Idx" && argument.is_whole()) sample.order = argument.integer();
         if (name != "Total Allocated") return;
         has_total = true;
         sample.total = argument.bytes();
       });
     });
+    sample.thread = number_of(process, thread);
     if (has_total) visitor_.memory(sample);  // before torch 1.11 only changes were recorded
   }
 

@@ -25,7 +25,7 @@ struct TraceSlice {
   Nanoseconds start = 0, duration = 0;
   // What a profiler adds; unset where it does not.
   std::optional<std::int64_t> correlation, external_id, sequence_number, forward_thread, stream;
-  std::string shapes, types, values;  ///< of an op's arguments, as JSON; only where the visitor wants them
+  std::string shapes, types, strides, values;  ///< of an op's arguments, as JSON; only where the visitor wants them
 
   Nanoseconds end() const { return start + duration; }
 };
@@ -35,6 +35,10 @@ struct MemorySample {
   Nanoseconds date = 0;
   Bytes total;
   std::int64_t device_type = 0, device = 0;  ///< as the profiler counts them; type 0 is the host
+  Bytes change;                              ///< below 0 where it was freed
+  std::int64_t address = 0;
+  std::int64_t order = 0;    ///< of events of one date
+  std::uint32_t thread = 0;  ///< as of slices
 };
 
 /// The sum of a counter's stacked values. Counters of other names than the file's first are not handed out.
@@ -54,7 +58,7 @@ struct TraceVisitor {
   std::function<void(const ThreadName&)> thread_name;
   std::function<void(const MemorySample&)> memory;
   std::function<void(const CounterSample&)> counter;
-  bool wants_arguments = false;  ///< of ops: shapes, types and values
+  bool wants_arguments = false;  ///< of ops: shapes, types, strides and values
 };
 
 /// In the order of the file. Throws InputError, with the place, where the text is no such file.

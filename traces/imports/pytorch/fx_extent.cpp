@@ -122,7 +122,7 @@ class ExtentReader {
     } else if (at_ < text_.size() && is_part_of_axis_name(text_[at_])) {
       value = named();
     } else {
-      fail("it is no number");
+      fail("expected a number or a name");
     }
     --depth_;
     return value;
