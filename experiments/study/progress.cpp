@@ -1,10 +1,13 @@
 #include "experiments/study/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
+
+#include "sim/io/printable.h"
 
 namespace plimsoll {
 namespace {
@@ -15,6 +18,21 @@ std::string in_words(double seconds) {
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {} s", s / 60, s % 60);
   return fmt::format("{} h {} min", s / 3600, s % 3600 / 60);
+}
+
+/// Of the terminal.
+std::size_t columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/// A line that the terminal would break could not be rewritten.
+std::string of_width(std::string line, std::size_t columns) {
+  constexpr std::string_view rest = "...";
+  if (line.size() < columns) return line;
+  std::size_t end = columns > rest.size() ? columns - rest.size() - 1 : 0;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // not within a letter of UTF-8
+  return line.substr(0, end).append(rest);
 }
 
 }  // namespace
@@ -36,8 +54,12 @@ void Progress::add(bool feasible) {
   if (!feasible) ++infeasible_;
 }
 
-void Progress::tell(std::optional<Seconds> left, std::string now) {
+void Progress::tell_left(Seconds left, bool at_least) {
   left_ = left;
+  at_least_ = at_least;
+}
+
+void Progress::tell_now(std::string now) {
   now_ = std::move(now);
 }
 
@@ -54,10 +76,10 @@ void Progress::show() {
     const double elapsed = std::chrono::duration<double>(now - started_).count();
     const double each = elapsed / static_cast<double>(done_);
     const double left = left_ ? left_->value : each * static_cast<double>(count_ - done_);
-    line += fmt::format(", {:.3g}/s, about {} left", 1 / each, in_words(left));
+    line += fmt::format(", {:.3g}/s, {} {} left", 1 / each, at_least_ ? "at least" : "about", in_words(left));
   }
-  constexpr std::size_t longest = 60;  // a terminal's line is rewritten only where it is one
-  if (!now_.empty()) line += ": " + (now_.size() > longest ? now_.substr(0, longest - 3) + "..." : now_);
+  if (!now_.empty()) line += ": " + printable(now_);
+  if (terminal_) line = of_width(std::move(line), columns());
   fmt::print(stderr, "{}{}", terminal_ ? "\r\033[K" : "", line);
   if (!terminal_) fmt::print(stderr, "\n");
   std::fflush(stderr);

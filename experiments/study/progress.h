@@ -23,8 +23,10 @@ class Progress {
   void add(bool feasible = true);
   void add_failed() { ++failed_; }
 
-  /// What is known better than by counting: how long the rest takes, and what runs now (empty: not known).
-  void tell(std::optional<Seconds> left, std::string now);
+  /// What is known better than by counting: how long the rest takes.
+  void tell_left(Seconds, bool at_least);
+  /// What runs now; empty: not known.
+  void tell_now(std::string);
 
   void show();
 
@@ -37,6 +39,7 @@ class Progress {
   std::string_view what_;
   std::size_t count_, done_ = 0, infeasible_ = 0, failed_ = 0;
   std::optional<Seconds> left_;
+  bool at_least_ = false;
   std::string now_;
   bool terminal_, quiet_, shown_ = false;
   Clock::time_point started_, last_;

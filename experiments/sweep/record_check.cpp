@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "experiments/study/memory_by_kind.h"
 #include "experiments/study/result_fields.h"
 #include "experiments/sweep/sweep_points.h"
+#include "sim/core/expects.h"
 #include "sim/core/names.h"
 #include "sim/io/key_path.h"
 
@@ -279,6 +281,51 @@ std::optional<std::string> wrong_in_record(const Json& record) {
     if (record[key].is_null()) return fmt::format("{}: expected a number of at least 0, found null", key);
   }
   return std::nullopt;
+}
+
+namespace {
+
+/// The place behind the string that begins here.
+std::size_t behind_string(std::string_view text, std::size_t begin) {
+  for (std::size_t i = begin + 1;; ++i) {
+    i = text.find_first_of("\"\\", i);
+    EXPECTS(i != std::string_view::npos);
+    if (text[i] == '"') return i + 1;
+    ++i;  // what a backslash stands before
+  }
+}
+
+template <class Number>
+Number number_at(std::string_view text) {
+  Number number{};
+  std::from_chars(text.data(), text.data() + text.size(), number);  // null is none
+  return number;
+}
+
+}  // namespace
+
+RecordHead head_of_record(std::string_view record) {
+  RecordHead head;
+  int depth = 0;
+  for (std::size_t i = 0; i < record.size();) {
+    const char c = record[i];
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (c != '"') {
+      ++i;
+      continue;
+    }
+    const std::size_t end = behind_string(record, i);
+    const std::string_view key = record.substr(i + 1, end - i - 2);
+    i = end;
+    if (depth != 1 || end >= record.size() || record[end] != ':') continue;
+    const std::string_view value = record.substr(end + 1);
+    if (key == "point") head.point = number_at<std::size_t>(value);
+    if (key == "key") head.key = value.substr(1, behind_string(value, 0) - 2);
+    if (key == "feasible") head.feasible = value.starts_with("true");
+    if (key == "solve_s" || key == "simulate_s") head.taken += Seconds{number_at<double>(value)};
+  }
+  return head;
 }
 
 }  // namespace plimsoll

@@ -24,6 +24,7 @@
 #include "experiments/sweep/point_key.h"
 #include "experiments/sweep/point_numbers.h"
 #include "experiments/sweep/rank_pool.h"
+#include "experiments/sweep/record_check.h"
 #include "experiments/sweep/sweep_estimate.h"
 #include "experiments/sweep/sweep_inputs.h"
 #include "experiments/sweep/sweep_points.h"
@@ -313,28 +314,21 @@ Json identity_of(const Experiment& e, const SweepInputs& inputs) {
 
 /// What a worker does: facts, or the wanted points of a group.
 TaskWork worker_of(const Experiment& e, const SweepInputs& inputs) {
-  return [&e, &inputs](const Json& task, const std::function<void(const Json&)>& reply) {
+  const auto problem = std::make_shared<CaseProblem>();
+  return [&e, &inputs, problem](const Json& task, const std::function<void(const Json&)>& reply) {
     if (!task.contains("group")) return reply(SweepFacts::plan(e, inputs, task));
     std::vector<std::optional<Bytes>> all;
     for (const Json& b : task.at("budgets_bytes")) {
       all.push_back(b.is_null() ? std::nullopt : std::optional(Bytes{b.get<std::int64_t>()}));
     }
     const auto wanted = task.at("wanted").get<std::vector<std::size_t>>();
-    answer_points(e, inputs, task.at("group"), all, wanted, reply, task.at("keys").get<std::vector<std::string>>());
+    answer_points(e, inputs, *problem, task.at("group"), all, wanted, reply,
+                  task.at("keys").get<std::vector<std::string>>());
   };
 }
 
 TaskLimits limits_of(const Experiment& e) {
   return {.timeout = e.timeout, .memory = e.memory_limit};
-}
-
-/// What planning and simulating a point has taken.
-Seconds taken_by(const Json& record) {
-  const auto seconds = [&](const char* key) {
-    const Json value = record.value(key, Json());
-    return value.is_number() ? value.get<double>() : 0.0;
-  };
-  return Seconds{seconds("solve_s") + seconds("simulate_s")};
 }
 
 class Sweep {
@@ -425,6 +419,17 @@ class Sweep {
 
   bool plan_facts(TaskPool& pool, const std::vector<Json>& tasks, std::string_view what) {
     Progress progress(tasks.size(), what, options_.quiet);
+    SweepEstimate estimate(workers_);
+    const auto group_of = [&](const Json& task) {
+      const Question q = question_of(experiment_, task["case"].get<std::size_t>() * experiment_.strategies.size());
+      return SweepEstimate::Group{task.value("smallest_of", ""),
+                                  static_cast<double>(q.micro_batches * inputs_.size_of(q.trace)),
+                                  facts_.name_of(task)};
+    };
+    for (const Json& task : tasks) {
+      const SweepEstimate::Group group = group_of(task);
+      estimate.expect(group.strategy, group.work);
+    }
     return pool.run(tasks, {.record =
                                 [&](std::size_t t, std::string_view fact) {
                                   facts_.take(tasks[t], Json::parse(fact));
@@ -441,9 +446,18 @@ class Sweep {
                                 },
                             .tick =
                                 [&] {
-                                  progress.show();
+                                  show(progress, estimate);
                                   tell_how_far();
-                                }});
+                                },
+                            .started = [&](std::size_t t) { estimate.started(t, group_of(tasks[t])); },
+                            .ended = [&](std::size_t t) { estimate.finished(t); }});
+  }
+
+  static void show(Progress& progress, const SweepEstimate& estimate) {
+    if (const std::optional<SweepEstimate::Left> left = estimate.left())
+      progress.tell_left(left->seconds, left->at_least);
+    progress.tell_now(estimate.now());
+    progress.show();
   }
 
   /// Of an earlier sweep into this folder.
@@ -488,10 +502,6 @@ class Sweep {
     }
   }
 
-  void give_to_cache(const Json& record, std::string_view text) {
-    if (cache_) cache_->keep(record.at("key"), text);
-  }
-
   bool answer_groups(TaskPool& pool) {
     std::vector<Json> tasks;
     std::vector<std::size_t> impossible;
@@ -516,41 +526,42 @@ class Sweep {
     const auto work_of_point = [&](const Json& task) {
       return work_of(task) / static_cast<double>(task["wanted"].size());
     };
-    return pool.run(tasks, {.record =
-                                [&](std::size_t t, std::string_view text) {
-                                  const Json record = Json::parse(text);
-                                  keep(record.at("point"), text);
-                                  give_to_cache(record, text);
-                                  estimate.done(strategy_of(tasks[t]), work_of_point(tasks[t]), taken_by(record));
-                                  progress.add(record.at("feasible"));
-                                },
-                            .failed =
-                                [&](std::size_t t, const TaskFailure& failure) {
-                                  const Question q = question_of(experiment_, tasks[t]["group"]);
-                                  progress.clear_line();
-                                  if (failure.beyond_limits) {
-                                    return keep_unanswered(tasks[t]["group"], failure.message, progress);
-                                  }
-                                  progress.add_failed();
-                                  fail(fmt::format("{} for {} on {}", q.strategy.text, q.trace, q.platform), failure,
-                                       {{"trace", q.trace},
-                                        {"platform", q.platform},
-                                        {"micro_batches", q.micro_batches},
-                                        {"optimizer", written(q.optimizer)},
-                                        {"strategy", q.strategy.text}});
-                                },
-                            .tick =
-                                [&] {
-                                  progress.tell(estimate.left(), estimate.now());
-                                  progress.show();
-                                  tell_how_far();
-                                },
-                            .started =
-                                [&](std::size_t t) {
-                                  const Question q = question_of(experiment_, tasks[t]["group"]);
-                                  estimate.started(t, q.strategy.text + " for " + q.trace);
-                                },
-                            .ended = [&](std::size_t t) { estimate.ended(t); }});
+    return pool.run(
+        tasks, {.record =
+                    [&](std::size_t t, std::string_view text) {
+                      const RecordHead record = head_of_record(text);
+                      if (done_.contains(record.point)) return;  // of a rank that died behind it
+                      keep(record.point, text);
+                      if (cache_) cache_->keep(std::string(record.key), text);
+                      estimate.done(strategy_of(tasks[t]), work_of_point(tasks[t]), record.taken);
+                      progress.add(record.feasible);
+                    },
+                .failed =
+                    [&](std::size_t t, const TaskFailure& failure) {
+                      const Question q = question_of(experiment_, tasks[t]["group"]);
+                      progress.clear_line();
+                      if (failure.beyond_limits) {
+                        return keep_unanswered(tasks[t]["group"], failure.message, progress);
+                      }
+                      progress.add_failed();
+                      fail(fmt::format("{} for {} on {}", q.strategy.text, q.trace, q.platform), failure,
+                           {{"trace", q.trace},
+                            {"platform", q.platform},
+                            {"micro_batches", q.micro_batches},
+                            {"optimizer", written(q.optimizer)},
+                            {"strategy", q.strategy.text}});
+                    },
+                .tick =
+                    [&] {
+                      show(progress, estimate);
+                      tell_how_far();
+                    },
+                .started =
+                    [&](std::size_t t) {
+                      const Question q = question_of(experiment_, tasks[t]["group"]);
+                      estimate.started(t, {q.strategy.text, work_of(tasks[t]), q.strategy.text + " for " + q.trace});
+                    },
+                .ended = [&](std::size_t t) { estimate.ended(t); }});
   }
 
   std::string strategy_of(const Json& task) const { return question_of(experiment_, task["group"]).strategy.text; }

@@ -22,27 +22,44 @@ void SweepEstimate::done(const std::string& strategy, double work, Seconds taken
   pace.taken += taken;
 }
 
-std::optional<Seconds> SweepEstimate::left() const {
+std::optional<SweepEstimate::Left> SweepEstimate::left(Clock::time_point now) const {
   Pace all;
   for (const auto& [unused, pace] : paces_) {
     all.done += pace.done;
     all.taken += pace.taken;
   }
   if (all.done <= 0) return std::nullopt;
-  Seconds left{};
-  for (const auto& [unused, pace] : paces_) {
+  Left left;
+  for (const auto& [strategy, pace] : paces_) {
+    const double rest = std::max(0.0, pace.expected - pace.done);
     const Pace& like = pace.done > 0 ? pace : all;
-    left.value += std::max(0.0, pace.expected - pace.done) * like.taken.value / like.done;
+    double each = like.taken.value / like.done;
+    if (pace.done <= 0) {
+      left.at_least |= rest > 0;
+      for (const auto& [unused, group] : running_) {
+        const double taken = std::chrono::duration<double>(now - group.since).count();
+        if (group.strategy == strategy && group.work > 0) each = std::max(each, taken / group.work);
+      }
+    }
+    left.seconds.value += rest * each;
   }
-  return Seconds{left.value / static_cast<double>(workers_)};
+  left.seconds.value /= static_cast<double>(workers_);
+  return left;
 }
 
-void SweepEstimate::started(std::size_t group, std::string name) {
-  running_[group] = {std::move(name), std::chrono::steady_clock::now()};
+void SweepEstimate::started(std::size_t group, Group running) {
+  running_[group] = std::move(running);
 }
 
 void SweepEstimate::ended(std::size_t group) {
   running_.erase(group);
+}
+
+void SweepEstimate::finished(std::size_t group) {
+  const Group& running = running_.at(group);
+  const std::chrono::duration<double> taken = Clock::now() - running.since;
+  done(running.strategy, running.work, Seconds{taken.count()});
+  ended(group);
 }
 
 std::string SweepEstimate::now() const {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -12,8 +15,10 @@
 #include "platforms/platform_file.h"
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
+#include "strategies/compose/chosen_width.h"
 #include "strategies/compose/parts/passes.h"
 #include "strategies/compose/transformed.h"
+#include "strategies/list.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 
@@ -47,11 +52,43 @@ void read_all(std::size_t elements, std::string& complaints, Read read) {
   }
 }
 
-/// Ranks change it, and pipelines take graphs as chains of their stages, planners of chains cut them: what they say of
-/// it needs plans.
-bool changes_model(const Pass& pass) {
-  const bool takes_chains = pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
-  return takes_chains || changes_problem(*pass.strategy);
+/// Ranks change it, and pipelines take graphs as chains of their stages, planners of chains cut them.
+bool changes_model(std::span<const Pass> passes) {
+  const auto changes = [](const Pass& pass) {
+    const bool takes_chains = pass.strategy->chains_only && pass.strategy->family == Family::pipelining;
+    return takes_chains || changes_problem(*pass.strategy);
+  };
+  return std::ranges::any_of(passes, changes) || cuts_graphs_itself(passes);
+}
+
+/// What has to be searched for before the problem is known: how ranks share it out, but for what follows rules.
+bool searches_for_problem(std::span<const Pass> passes) {
+  const auto searches = [](const Pass& pass) {
+    const bool follows_rules = pass.strategy == &megatron_strategy || pass.strategy == &context_strategy;
+    return pass.strategy == &cluster_strategy || (pass.strategy->decides() && !follows_rules);
+  };
+  return std::ranges::any_of(passes, searches) || leaves_width_open(passes);
+}
+
+/// Whether a pipeline's order and cut follow rules: neither is searched for, nor is a planner asked.
+bool is_by_rule(const Pass& pipeline) {
+  const std::array<const StrategyInfo*, 3> searches{&zb_auto_strategy, &zb_ilp_strategy, &pipeline_search_strategy};
+  if (std::ranges::find(searches, pipeline.strategy) != searches.end()) return false;
+  return std::ranges::all_of(pipeline.strategy->options, [&](const OptionInfo& row) {
+    const std::string value = row.name == "cut" ? pipeline.options.text(row) : "uniform";
+    return value == "uniform" || value == "balanced" || value.starts_with('0');  // 0:4:8
+  });
+}
+
+/// Throws InputError where the passes refuse the problem that their transforms have made, or how it is to be cut.
+void judge_before_plans(const Problem& problem, std::span<const Pass> passes) {
+  judge(problem, passes);
+  const std::optional<Bytes> unlimited;
+  for (const Pass& pass : passes) {
+    if (pass.strategy->family != Family::pipelining) continue;
+    // Asked about no budget it only says what it refuses for any.
+    pass.strategy->partition(problem, pass.options, std::span(&unlimited, is_by_rule(pass) ? 1 : 0));
+  }
 }
 
 }  // namespace
@@ -69,20 +106,37 @@ SweepInputs::SweepInputs(const ExperimentFile& file) {
   if (!complaints.empty()) throw InputError(complaints);
 }
 
-GroupRefusal SweepInputs::refusal(const Question& question) const {
-  if (!traces_.contains(question.trace)) return {};
-  const bool unknown =
-      std::ranges::any_of(question.strategy.passes, changes_model) || cuts_graphs_itself(question.strategy.passes);
-  Question of_case = question;
-  of_case.strategy = {};
+template <class Judge>
+GroupRefusal SweepInputs::refused(const Question& question, Judge judge_problem) const {
   try {
-    const ProblemOutcome made = problem(of_case);
+    const ProblemOutcome made = problem(question);
     if (const std::string* why = std::get_if<std::string>(&made)) return {*why, false};
-    if (!unknown) judge(std::get<Problem>(made), question.strategy.passes);
+    judge_problem(std::get<Problem>(made));
   } catch (const InputError& error) {
     return {error.what(), true};
   }
   return {};
+}
+
+GroupRefusal SweepInputs::refusal(const Question& question) const {
+  if (!traces_.contains(question.trace)) return {};
+  const std::span<const Pass> passes = question.strategy.passes;
+  if (!searches_for_problem(passes)) {
+    return refused(question, [&](const Problem& made) { judge_before_plans(made, passes); });
+  }
+  Question of_case = question;
+  of_case.strategy = {};
+  return refused(of_case, [](const Problem&) {});
+}
+
+GroupRefusal SweepInputs::refusal_of_model(const Question& question) const {
+  if (!traces_.contains(question.trace)) return {};
+  const std::span<const Pass> passes = question.strategy.passes;
+  Question of_case = question;
+  of_case.strategy = {};
+  return refused(of_case, [&](const Problem& made) {
+    if (!changes_model(passes)) judge(made, passes);
+  });
 }
 
 /// A strategy is wrong that can treat none of the traces with any of the optimizers.
@@ -91,19 +145,19 @@ void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element
   std::string why;
   for (const std::string& trace : e.traces) {
     for (const Optimizer optimizer : e.optimizers) {
-      const GroupRefusal refused = refusal({.trace = trace,
-                                            .platform = e.platforms.front(),
-                                            .strategy = e.strategies[element],
-                                            .optimizer = optimizer,
-                                            .parameter_groups = e.parameter_groups,
-                                            .states = e.states,
-                                            .update_kernels = e.update_kernels,
-                                            .ema = e.ema,
-                                            .clip_norm = e.clip_norm,
-                                            .evaluation = e.evaluation,
-                                            .gradients = e.gradients});
-      if (!refused.is_error) return;
-      why = refused.why;
+      const GroupRefusal refusal = refusal_of_model({.trace = trace,
+                                                     .platform = e.platforms.front(),
+                                                     .strategy = e.strategies[element],
+                                                     .optimizer = optimizer,
+                                                     .parameter_groups = e.parameter_groups,
+                                                     .states = e.states,
+                                                     .update_kernels = e.update_kernels,
+                                                     .ema = e.ema,
+                                                     .clip_norm = e.clip_norm,
+                                                     .evaluation = e.evaluation,
+                                                     .gradients = e.gradients});
+      if (!refusal.is_error) return;
+      why = refusal.why;
     }
   }
   throw InputError(complaint_about(file, "strategies", element, "is for no trace here: " + why));

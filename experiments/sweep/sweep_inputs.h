@@ -27,7 +27,7 @@ class SweepInputs {
   /// The problem behind a question of the experiment.
   ProblemOutcome problem(const Question&) const;
 
-  /// Whether a question may have an answer, as far as that shows without a plan.
+  /// Whether a question may have an answer, as far as that shows without a plan or a search.
   GroupRefusal refusal(const Question&) const;
 
   /// The trace and the platform that a question of the experiment names.
@@ -46,6 +46,13 @@ class SweepInputs {
   void read_platform(const ExperimentFile&, std::size_t);
   void read_files_of(const Pipeline&);
   void judge_strategy(const ExperimentFile&, std::size_t) const;
+
+  /// By the model and the strategy alone.
+  GroupRefusal refusal_of_model(const Question&) const;
+
+  /// By whom judges the problem.
+  template <class Judge>
+  GroupRefusal refused(const Question&, Judge) const;
 
   std::map<std::string, Trace> traces_;  // by reference; not of networks, whose libraries are the workers' to start
   std::map<std::string, Platform> platforms_;

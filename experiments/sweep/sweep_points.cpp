@@ -15,6 +15,7 @@
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/measure/lower_bounds.h"
+#include "strategies/compose/transformed.h"
 #include "strategies/list.h"
 
 namespace plimsoll {
@@ -274,6 +275,32 @@ Json unanswered_point(const Experiment& e, std::size_t group, std::size_t place,
   return json;
 }
 
+bool CaseProblem::is_for(std::size_t case_index, std::span<const Pass> passes) const {
+  if (!problem_ || problem_->transformed || case_ != case_index) return false;
+  if (backward_ != backward_for(passes) || inner_ != inner_for(passes)) return false;
+  return std::ranges::none_of(passes, [&](const Pass& pass) {
+    const bool takes_other_model = problem_->chain ? problem_->of_ops != nullptr : pass.strategy->chains_only;
+    return takes_other_model || changes_problem(*pass.strategy);
+  });
+}
+
+const Problem& CaseProblem::of(const Experiment& e, const SweepInputs& inputs, std::size_t group) {
+  const Question question = question_of(e, group);
+  const std::span<const Pass> passes = question.strategy.passes;
+  const std::size_t case_index = group / e.strategies.size();
+  if (is_for(case_index, passes)) return *problem_;
+  problem_.reset();
+  const auto started = std::chrono::steady_clock::now();
+  ProblemOutcome made = inputs.problem(question);
+  made_in_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  EXPECTS(std::holds_alternative<Problem>(made));
+  problem_ = std::get<Problem>(std::move(made));
+  case_ = case_index;
+  backward_ = backward_for(passes);
+  inner_ = inner_for(passes);
+  return *problem_;
+}
+
 namespace {
 
 /// Each budget has a search of its own. The record is that of the plan that is chosen, which `candidates` name, under
@@ -302,17 +329,13 @@ void answer_cluster_points(const Experiment& e, const SweepInputs& inputs, std::
 
 }  // namespace
 
-void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t group,
+void answer_points(const Experiment& e, const SweepInputs& inputs, CaseProblem& of_case, std::size_t group,
                    std::span<const std::optional<Bytes>> all_budgets, std::span<const std::size_t> wanted,
                    const std::function<void(const Json&)>& record, std::span<const std::string> keys) {
   EXPECTS(all_budgets.size() == budgets(e));
   const Question question = question_of(e, group);
   if (asks_cluster(question)) return answer_cluster_points(e, inputs, group, all_budgets, wanted, record, keys);
-  const auto started = std::chrono::steady_clock::now();
-  const ProblemOutcome made = inputs.problem(question);
-  const std::chrono::duration<double> made_in = std::chrono::steady_clock::now() - started;
-  EXPECTS(std::holds_alternative<Problem>(made));  // else the case is impossible, and nobody asks
-  const Problem& problem = std::get<Problem>(made);
+  const Problem& problem = of_case.of(e, inputs, group);
   std::vector<std::optional<Bytes>> asked;
   for (const std::size_t w : wanted) asked.push_back(all_budgets[w]);
   const auto take = [&](std::size_t place, const Answer& each) {
@@ -324,13 +347,13 @@ void answer_points(const Experiment& e, const SweepInputs& inputs, std::size_t g
     }
     record(json);
   };
-  if (question.within == Within::live) return answer(question, problem, asked, take, made_in.count());
+  if (question.within == Within::live) return answer(question, problem, asked, take, of_case.made_in_s());
   // A budget may have the plan of a smaller one, so that all are asked for, whichever are wanted.
   const auto take_wanted = [&](std::size_t budget, const Answer& each) {
     const auto place = std::ranges::find(wanted, budget);
     if (place != wanted.end()) take(static_cast<std::size_t>(place - wanted.begin()), each);
   };
-  answer_within(question, problem, all_budgets, take_wanted, made_in.count());
+  answer_within(question, problem, all_budgets, take_wanted, of_case.made_in_s());
 }
 
 std::vector<Bytes> evenly(Bytes from, Bytes to, std::uint32_t count) {

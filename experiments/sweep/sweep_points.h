@@ -81,9 +81,27 @@ std::optional<Bytes> maybe_bytes(const Json&);
 Json to_json(const CaseFacts&);
 CaseFacts case_facts(const Json&);
 
+/// The problem of a group, which is made once for neighbouring groups of a case whose strategies do not change it.
+class CaseProblem {
+ public:
+  /// As long as no other is asked for. There is one: else the case is impossible, and nobody asks.
+  const Problem& of(const Experiment&, const SweepInputs&, std::size_t group);
+  /// How long that has taken.
+  double made_in_s() const { return made_in_s_; }
+
+ private:
+  bool is_for(std::size_t case_index, std::span<const Pass>) const;
+
+  std::optional<Problem> problem_;
+  std::size_t case_ = 0;
+  Backward backward_ = Backward::whole;
+  Inner inner_ = Inner::together;
+  double made_in_s_ = 0;
+};
+
 /// Answers the points of a group for these budgets (indices into the case's) and hands over each as one record, with
 /// its key (PointKeys) where there are keys.
-void answer_points(const Experiment&, const SweepInputs&, std::size_t group,
+void answer_points(const Experiment&, const SweepInputs&, CaseProblem&, std::size_t group,
                    std::span<const std::optional<Bytes>> budgets, std::span<const std::size_t> wanted,
                    const std::function<void(const Json&)>& record, std::span<const std::string> keys = {});
 

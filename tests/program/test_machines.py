@@ -6,17 +6,21 @@ Everywhere its scripts are run by a stand-in for sbatch, too.
     tests/program/test_machines.py build/plimsoll
 """
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -97,11 +101,12 @@ class Ranks(Machines):
         self.assertEqual(run.returncode, 2, run.stderr)
         self.assertEqual(run.stderr.count("engin: unknown key"), 1, run.stderr)
 
-    def test_killed_rank(self):
+    def kill_last_rank(self, *flags):
+        """Of three, in the middle of its work; returns the words that say which sweep that was."""
         self.experiment.write_text(EXPERIMENT.replace("uniform:{6..9}", "random:stages={60..64},seed=1"))
         words = [self.experiment, "-o", self.folder / "ranks"]
-        run = subprocess.Popen(["mpirun", "--oversubscribe", "-n", "3", PROGRAM, "sweep", *words], env=self.environment,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run = subprocess.Popen(["mpirun", "--oversubscribe", *flags, "-n", "3", PROGRAM, "sweep", *words],
+                               env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         results = self.folder / "ranks/results.jsonl"
         until = time.monotonic() + 60
         while run.poll() is None and time.monotonic() < until:
@@ -114,7 +119,17 @@ class Ranks(Machines):
         run.wait(timeout=60)
         rows = [line for line in results.read_text().split("\n")[:-1]]
         self.assertEqual(len(rows), len({json.loads(row)["point"] for row in rows}))
+        return words
+
+    def test_killed_rank(self):
+        words = self.kill_last_rank()
         self.swept(*words, "--resume")
+        self.assertEqual(results_of(self.folder / "ranks"), self.expected())
+
+    @eleventh(2)  # ten seconds of silence
+    def test_killed_rank_that_others_survive(self):
+        self.kill_last_rank("--enable-recovery")
+        self.assertEqual(json.loads((self.folder / "ranks/manifest.json").read_text())["status"], "complete")
         self.assertEqual(results_of(self.folder / "ranks"), self.expected())
 
 
@@ -174,6 +189,37 @@ class Caches(Machines):
     def test_a_file_is_no_cache(self):
         run = self.swept(self.experiment, "-o", self.folder / "out", "--cache", self.experiment, code=2)
         self.assertRegex(run.stderr, "^--cache: '.*e.yaml' cannot be a folder: ")
+
+
+class ProgressLine(Machines):
+    def seen_on_terminal(self, *words):
+        """On one of 72 columns."""
+        self.experiment.write_text(EXPERIMENT.replace("uniform:{6..9}", "random:stages={60..64},seed=1"))
+        master, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
+        run = subprocess.Popen([PROGRAM, "sweep", self.experiment, "-o", self.folder / "out", *words], stderr=terminal,
+                               stdout=subprocess.DEVNULL)
+        os.close(terminal)
+        text = b""
+        try:
+            while more := os.read(master, 65536):
+                text += more
+        except OSError:  # nobody writes any more
+            pass
+        os.close(master)
+        self.assertEqual(run.wait(), 0)
+        return text.decode()
+
+    def test_line_that_is_rewritten(self):
+        lines = self.seen_on_terminal().split("\r\x1b[K")[1:]
+        told = [line for line in lines if "points" in line and "machines: complete" not in line]
+        self.assertGreater(len(told), 0)
+        self.assertLess(max(map(len, told)), 72)
+        self.assertNotIn("\x1b", "".join(lines))  # nor colours
+        self.assertRegex(" ".join(told), r"\d+ of 144 points(, \d+ infeasible)?, [0-9.]+/s, (about|at least) \d+ s left")
+
+    def test_quiet(self):
+        self.assertEqual(self.seen_on_terminal("-q"), "")
 
 
 class Killed(Machines):

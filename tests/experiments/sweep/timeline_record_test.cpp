@@ -121,8 +121,9 @@ TEST_CASE("a case's facts are those of the whole model, a record's bounds those 
   std::vector<Json> records;
   const std::vector<std::optional<Bytes>> budgets(5);
   const std::size_t wanted = 0;
+  CaseProblem problem;
   for (std::size_t group = 0; group < 2; ++group) {
-    answer_points(experiment, inputs, group, budgets, std::span(&wanted, 1),
+    answer_points(experiment, inputs, problem, group, budgets, std::span(&wanted, 1),
                   [&](const Json& each) { records.push_back(each); });
   }
   CHECK(records[0]["lower_bound_s"] < records[1]["lower_bound_s"]);
