@@ -99,16 +99,11 @@ class FxParser {
   std::size_t offset(std::string_view part) const { return static_cast<std::size_t>(part.data() - text_.data()); }
 
   void line(std::string_view code) {
-    if (is_of_dynamo_) {
-      is_of_dynamo_ = !code.starts_with("return");
-      return;
-    }
     if (!code.empty() && code[0] == '=' && code.find("graph") != std::string_view::npos) return marker(code);
     if (is_in_head_) return head(code);
     if (code.starts_with("def forward(") && code.find(" L_") != std::string_view::npos) {
       if (!dynamo_at_) dynamo_at_ = offset(code);
-      is_of_dynamo_ = true;
-      return;
+      return;  // as are its lines, which are in no graph
     }
     if (code.starts_with("def forward(")) return begin(code);
     if (code.find(" = call_function[target=") != std::string_view::npos) {
@@ -345,7 +340,6 @@ class FxParser {
   std::unordered_map<std::string_view, std::uint32_t> numbers_;  // of the present graph's nodes
   std::optional<FxGraph::Role> marked_;
   bool is_in_head_ = false, ended_ = true;
-  bool is_of_dynamo_ = false;  // the present graph, which is passed over
   std::optional<std::size_t> dynamo_at_;
 };
 
