@@ -56,6 +56,7 @@ def command_line():
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of parameters and activations (default fp32)")
     parser.add_argument("--amp", choices=("bf16", "fp16"), help="autocast")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--replicas", action="store_true", help="as one of several replicas, whose buckets of gradients are in the peak (no others are there)")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "plimsoll"), metavar="FILE", help="plimsoll (default build/plimsoll)")
     parser.add_argument("--prepare", action="store_true", help="export and plan only: what --prepared takes")
     parser.add_argument("--prepared", metavar="FOLDER", help="traces and plans of --prepare, where FOLDER has them")
@@ -99,6 +100,7 @@ def measure_all(options):
             say(f"{name}: {len(plans)} plans")
             continue
         task = {"model": reference, "batch": options.batch, "rounds": options.rounds, "device": options.device, "dtype": options.dtype, "amp": options.amp,
+                "replicas": options.replicas,
                 "plans": plans, "folder": folder, "plain_s": sources[name]["check"]["plain_iteration_s"]}
         done = in_child(options, task)
         rows += [{"model": name} | row for row in done["rows"]]
@@ -294,6 +296,9 @@ class Runs:
         self.clock, self.counter = clock_for(task["device"], 1), counter_for(task["device"])
         self.plans = [json.load(open(plan["file"], encoding="utf-8")) for plan in task["plans"]]
         self.precision = autocast_for(task["device"], task["amp"])
+        if task.get("replicas"):
+            store = os.path.join(task["folder"], f"{os.getpid()}.ranks")
+            torch.distributed.init_process_group("nccl" if task["device"] == "cuda" else "gloo", init_method=f"file://{store}", rank=0, world_size=1)
         self.steps = [self.step_of(self.model, plan) for plan in self.plans]
         self.batches, self.why = self.other_batches(example)
         self.take(0)
@@ -319,12 +324,13 @@ class Runs:
         return (found, "") if found else ([example], why)
 
     def step_of(self, model, plan):
-        step = apply(model, plan, loss=self.loss)
+        step = apply(model, plan, loss=self.loss, replicas=self.task.get("replicas", False))
 
         def run(watch=None):
             step.watch = watch
             with self.precision():
                 return step(self.inputs, self.targets)
+        run.peak_with_buckets = lambda: step.peak_with_buckets() if step.exchanges else 0
         return run
 
     def plain_on(self, model):
@@ -424,10 +430,10 @@ class Runs:
     def row(self, of, plan, step, same, run):
         predicted = plan["predicted"]
         measured = {"peak_bytes": self.peak(run) + self.resident(plan)} | self.reserved()
-        profile = self.profile(step, plan) if plan["backward"] == "by_stage" else None
+        profile = self.profile(step, plan) if plan["backward"] == "by_stage" and not self.task.get("replicas") else None
         on_cpu = self.task["device"] == "cpu"
         time_ = predicted["one_after_the_other_s" if on_cpu else "makespan_s"]
-        peak = predicted["one_after_the_other_peak_bytes" if on_cpu else "peak_bytes"]
+        peak = max(predicted["one_after_the_other_peak_bytes" if on_cpu else "peak_bytes"], step.peak_with_buckets())
         row = {"strategy": of["strategy"], "budget_bytes": of["budget_bytes"], **same,
                "predicted": {"seconds": time_, "relative": 1.0 if plan["backward"] == "in_one_call" else time_ / self.task["plain_s"],
                              "peak_bytes": peak},

@@ -30,6 +30,7 @@ IMPLIED = {"transformers": ("accelerate",)}  # by its Trainer
 
 # What the commands print at the end of a line that says so, and the file that prints it.
 HOLDS = {"train.py": "parameters as after plain training: True", "validate/pytorch/measure.py": "11 of 11 plans train as plain training does, bit for bit",
+         "on_two.py": "parameters as after DistributedDataParallel: True",
          "loop.py": "resumed as without a stop: True", "with_trainer.py": "weights as after the plain Trainer: True",
          "with_lora.py": "LoRA's weights as after the plain Trainer: True", "with_lightning.py": "weights as after Lightning's own optimization: True"}
 

@@ -14,6 +14,7 @@ import torch
 from . import again
 from .borders import Entry, Exit, GradientBox, own_root, readers_of, without_surroundings
 from .errors import Refused
+from .nodes import node_of
 from .plan import WrongPlan
 from .saved import Interferences, SavedByStage, SavedLikeBefore
 from .versions import engine_backward, storage_of, view_of
@@ -333,9 +334,3 @@ def users_of(staged):
             if parameter.requires_grad:
                 found.setdefault(id(parameter), Users(parameter, [])).stages.append(k)
     return [users for users in found.values() if len(users.stages) > 1]
-
-
-def node_of(parameter):
-    """Where autograd adds to the parameter's gradient."""
-    with torch.enable_grad():
-        return parameter.view_as(parameter).grad_fn.next_functions[0][0]

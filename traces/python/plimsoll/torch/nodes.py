@@ -2,6 +2,8 @@
 numbers of products (the 0.3 of x * 0.3 is a tensor of 8 bytes, which torch 2 shows no hook), and not what a function written in Python keeps as
 attributes of its ctx, beside save_for_backward."""
 
+import torch
+
 from .values import tensors_in
 
 
@@ -26,3 +28,8 @@ def held_by(node):
     names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
     found = {name: getattr(node, name) for name in names} | kept_in_ctx(node)
     return {name: tensors for name, tensors in ((name, tensors_in(value)) for name, value in found.items()) if tensors}
+
+def node_of(parameter):
+    """Where autograd adds to the parameter's gradient."""
+    with torch.enable_grad():
+        return parameter.view_as(parameter).grad_fn.next_functions[0][0]

@@ -9,7 +9,7 @@ from .questions import OtherAnswer
 from .versions import has_hook_on_gradient, is_compiled, why_no_compile
 
 WRAPPERS = {
-    "DistributedDataParallel": "exchanges gradients in hooks that expect one backward",
+    "DistributedDataParallel": "exchanges gradients in hooks that expect one backward (with replicas=True a step exchanges them itself)",
     "FullyShardedDataParallel": "gathers and frees parameters around each forward and backward",
     "FSDPModule": "gathers and frees parameters around each forward and backward",
     "DataParallel": "runs copies on several devices",

@@ -95,6 +95,7 @@ class Report:
     is_at_most: bool = False  # whether inputs were smaller than those that the plan was made for
     promised_host_bytes: int = 0  # the most that copies have on the host at one time
     host_bytes: int = 0  # of the buffers that are there for them, kept from step to step by their sizes
+    is_of_replicas: bool = False  # the promised peak has the buckets of their gradients, the promised time no exchange of them
 
     def __str__(self):
         if not self.steps:
@@ -111,18 +112,23 @@ class Report:
         if self.promised_host_bytes or self.host_bytes:
             lines += [f"  host   promised {told_bytes(self.promised_host_bytes)}{most}, taken {told_bytes(self.host_bytes)}"
                       f"{told_off(self.host_bytes, self.promised_host_bytes)}"]
+        if self.is_of_replicas:
+            lines += ["  buckets of the replicas' gradients are in the promised peak; their exchange is not in the promised time"]
         return "\n".join(lines + [f"  {line}" for line in self.advice])
 
 
-def report_of(plan, counts, host_bytes=0):
-    """`counts`: of the steps by this plan; `host_bytes`: of the buffers that are there for its copies."""
+def report_of(plan, counts, host_bytes=0, with_buckets=None):
+    """`counts`: of the steps by this plan; `host_bytes`: of the buffers that are there for its copies; `with_buckets`: the peak of its actions with the
+    buckets of replicas."""
     on_cpu = counts.device.type == "cpu"
     predicted, took = plan.predicted, list(counts.took)
     promised_s = predicted.get("one_after_the_other_s" if on_cpu else "makespan_s")
     promised_peak = predicted.get("one_after_the_other_peak_bytes" if on_cpu else "peak_bytes")
+    if promised_peak is not None and with_buckets is not None:
+        promised_peak = max(promised_peak, with_buckets)
     known = predicted["resident_bytes"] + predicted.get("input_bytes", 0)
     report = Report(plan.strategy, len(took), promised_s, None, None, promised_peak, None, None, resident_set_bytes(), [], plan.is_at_most,
-                    predicted.get("host_peak_bytes", 0), host_bytes)
+                    predicted.get("host_peak_bytes", 0), host_bytes, with_buckets is not None)
     if not took:
         return report
     report.taken_s = statistics.median(one.seconds() for one in took)

@@ -13,6 +13,7 @@ from .errors import Refused
 from .plan import WrongPlan
 from .questions import OtherAnswer
 from .recorder import loss_of, named_inputs
+from .replicas import Exchange, replicas_of
 from .stages import InARow, named_arguments
 from .step import micro_batches
 
@@ -20,7 +21,7 @@ OTHERWISE = ("refuse", "plain", "at most")
 MOST_KEPT = 16  # steps for smaller inputs: each takes a cut of the model, and then is there
 
 
-def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=False, compile=False):
+def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=False, compile=False, replicas=None):
     """Make `step`, which trains `model` for one step by `plan`: `value = step(inputs, targets, scale=1.0)`.
 
     model: the nn.Module that was measured, or the list of modules
@@ -31,6 +32,8 @@ def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=Fal
         plan for larger ones, in at most the memory that it promises, where there is such
     cuda_graph: from the third step on all of it is one CUDA graph, issued by one call; where that cannot be, the reason is said
     compile: stages are run by torch.compile (torch 2), as they were when they were measured with --compile
+    replicas: True, a ProcessGroup, or plimsoll.torch.replicas.Replicas: each rank trains its part of the batch by its plan, and gradients are averaged
+        over the ranks, in buckets, while the backward goes on; parameters and buffers are those of the first rank from here on
 
     The step takes
     inputs: what the model is called with: a tensor, a tuple of arguments, or a dict of arguments by name. Shapes and dtypes are those of the
@@ -51,15 +54,18 @@ def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=Fal
     if not plans:
         raise WrongPlan("plan: expected a plan or several, found an empty list")
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
-    steps = [step.apply(whole, one, loss=loss, limit=limit, cuda_graph=cuda_graph, compile=compile) for one in plans]
-    return steps[0] if len(steps) == 1 and otherwise == "refuse" else Several(whole, steps, loss, otherwise)
+    replicas = replicas_of(replicas)
+    steps = [step.apply(whole, one, loss=loss, limit=limit, cuda_graph=cuda_graph, compile=compile, replicas=replicas) for one in plans]
+    if replicas is not None:
+        replicas.begin(whole)
+    return steps[0] if len(steps) == 1 and otherwise == "refuse" else Several(whole, steps, loss, otherwise, replicas)
 
 
 class Several:
     """Steps by the shapes that they are for."""
 
-    def __init__(self, model, steps, loss, otherwise):
-        self.model, self.steps, self.loss, self.otherwise = model, steps, loss, otherwise
+    def __init__(self, model, steps, loss, otherwise, replicas=None):
+        self.model, self.steps, self.loss, self.otherwise, self.replicas = model, steps, loss, otherwise, replicas
         self.smaller = collections.OrderedDict()  # {(number of a step, shapes): a step by its plan for these, which are smaller}
         for k, one in enumerate(steps):
             if not one.plan.model.get("input_shapes"):
@@ -117,10 +123,15 @@ class Several:
 
     def plainly(self, inputs, targets, scale):
         args, kwargs = named_arguments(self.model, inputs)
+        exchange = Exchange(self.replicas, self.model) if self.replicas is not None and self.replicas.exchanges else None
+        if exchange is not None:
+            exchange.begin_step()
         with torch.enable_grad():
             loss = loss_of(self.model(*args.values(), **kwargs), self.loss, targets)
             with again.without_autocast():
                 (loss * scale if scale != 1.0 else loss).backward()
+        if exchange is not None:
+            exchange.finish_step()
         return loss.detach()
 
     def report(self):

@@ -11,6 +11,7 @@ from .graphs import Graphs
 from .plan import LimitExceeded, WrongPlan, read_plan
 from .recorder import constants_in, named_inputs
 from .refusals import refuse_compiled_otherwise, refuse_other_model, refuse_thawed, refuse_what_cannot_run
+from .replicas import Exchange
 from .report import Counts, report_of
 from .sizes import bytes_of
 from .stages import ANOTHER_SHAPE, InARow, named_arguments, split
@@ -19,7 +20,7 @@ from .versions import geometry, storage_of, view_of
 from .whole_graph import WholeGraph, refuse_without_graph
 
 
-def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False):
+def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False, replicas=None):
     """As several.apply, which people call, by one plan."""
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
     plan = read_plan(plan)
@@ -32,7 +33,9 @@ def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False):
             raise LimitExceeded(f"{plan.name_of(number)} needs {action.peak_bytes} B by the plan, above the limit of {limit} B")
     if cuda_graph:
         refuse_without_graph(again.device_of(whole), limit)
-    return Step(whole, plan, loss, limit, cuda_graph)
+    if cuda_graph and replicas is not None:
+        raise Refused("cuda_graph: gradients of replicas are exchanged while the step is issued; leave one of them out")
+    return Step(whole, plan, loss, limit, cuda_graph, replicas)
 
 
 class MicroBatch:
@@ -63,8 +66,9 @@ class MicroBatch:
 class Step:
     """A step by one plan; what several.apply returns for one."""
 
-    def __init__(self, model, plan, loss, limit, cuda_graph=False):
+    def __init__(self, model, plan, loss, limit, cuda_graph=False, replicas=None):
         self.model, self.plan, self.loss, self.limit = model, plan, loss, limit
+        self.replicas, self.exchange, self.brought = replicas, None, {}  # of the first step on, as `staged`
         self.device = again.device_of(model)
         self.staged = None  # from the first step on, which has inputs; made anew where the model's Python code would take another course
         self.copies = copies_for(self.device, plan)
@@ -72,6 +76,8 @@ class Step:
         self.whole_graph = WholeGraph(self.device) if cuda_graph else None
         self.counts = Counts(self.device)
         self.random = again.RandomStates(self.device)
+        self.loss_bytes = 0
+        self.exchanges = False  # whether this step averages gradients with other replicas
         self.watch = None   # told (number, action) before each action and once (None, None) at the end, by whoever measures
         self.batches = ()
 
@@ -100,22 +106,34 @@ class Step:
 
     def run(self, batches, given, scale):
         without = [p for p in self.parameters if p.grad is None]
+        self.exchanges = self.exchange is not None and self.replicas.exchanges
         try:
+            if self.exchanges:
+                self.exchange.begin_step()
             with torch.enable_grad(), self.autocast:
                 losses = self.plainly(batches, given, scale) if self.plan.in_one_call else self.by_actions(batches, given, scale)
+            if self.exchanges:
+                self.exchange.finish_step()
         except BaseException:
             self.copies.finish()
+            if self.exchange is not None:
+                self.exchange.give_up()
             for parameter in without:
                 parameter.grad = None
             raise
         finally:
             self.random.clear()
             self.batches = ()
+        self.loss_bytes = sum(storage_of(loss).nbytes() for loss in losses)
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def report(self):
         """Promised and actual time and peak of the last steps, and what to do where they part; to be printed (report.py)."""
-        return report_of(self.plan, self.counts, self.copies.host_bytes)
+        return report_of(self.plan, self.counts, self.copies.host_bytes, self.peak_with_buckets() if self.exchanges else None)
+
+    def peak_with_buckets(self):
+        """Of a step that averages gradients with other replicas."""
+        return self.exchange.peak_bytes(self.plan, self.staged, self.loss_bytes)
 
     def prepare(self, inputs, targets):
         if self.staged is None:
@@ -155,6 +173,10 @@ class Step:
         always = {storage_of(tensor).data_ptr() for tensor in kept}
         if self.plan.is_compiled:
             staged.compile()
+        if self.replicas is not None:
+            if self.exchange is None or not self.exchange.is_of(self.model):
+                self.exchange = Exchange(self.replicas, self.model)
+            self.brought = self.exchange.brought_by(self.plan, staged)
         self.staged, self.graphs = staged, Graphs(self.plan, staged, always, holds_all=self.limit is not None)
         self.to_do = self.actions()
 
@@ -171,7 +193,7 @@ class Step:
 
     def for_smaller(self, shapes):
         """A step by the same plan for inputs of these shapes; what is on the host is in the same buffers."""
-        step = Step(self.model, self.plan.for_smaller(shapes), self.loss, self.limit, self.whole_graph is not None)
+        step = Step(self.model, self.plan.for_smaller(shapes), self.loss, self.limit, self.whole_graph is not None, self.replicas)
         step.copies = self.copies
         return step
 
@@ -186,6 +208,8 @@ class Step:
             loss = self.staged.run(values, targets)
             loss = loss / len(batches) if len(batches) > 1 else loss
             self.autocast.switch(False)
+            if self.exchanges and len(losses) == len(batches) - 1:  # the last
+                self.exchange.bring_by_hooks()
             scaled(loss, scale).backward()
             losses.append(loss.detach())
         return losses
@@ -196,6 +220,7 @@ class Step:
                    for values, (_, targets) in zip(given, batches)]
         self.graphs.begin_step({storage_of(tensor).data_ptr() for batch in batches for tensor in tensors_in(batch.targets)})
         self.batches = batches
+        brought = self.brought if self.exchanges else {}
         is_watched, before = self.watch is not None or self.limit is not None or self.copies.has_order, self.copies.before
         for number, (action, do, drops, moves) in enumerate(self.to_do):
             batch = batches[action.micro_batch]
@@ -211,6 +236,8 @@ class Step:
                 batch.of_kind[kind].pop(key, None)
             if moves:
                 self.drop_what_moves(batch, action)
+            if number in brought:
+                self.exchange.bring(brought[number])
         self.copies.finish()
         if self.watch is not None:
             self.watch(None, None)
@@ -388,7 +415,7 @@ class Step:
                     held.append(holds[0].tensor)
         for tensor in held:
             sizes[storage_of(tensor).data_ptr()] = storage_of(tensor).nbytes()
-        return sum(sizes.values())
+        return sum(sizes.values()) + (self.exchange.bytes() if self.exchange is not None else 0)
 
 
 def is_fetched(action):
