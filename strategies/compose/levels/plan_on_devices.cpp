@@ -71,16 +71,11 @@ Orders orders_tried(const Pass& partitioning) {
   return is_work_conserving(partitioning) ? Orders::or_work_conserving : Orders::fixed;
 }
 
-/// Of published planners that choose nothing but the cut.
-bool keeps_its_cut(const Pass& pass) {
-  const LineOptions* line = pass.options.get_if<LineOptions>();
-  return line != nullptr && is_planner_cut(line->cut) && line->cut != star_cut;
-}
-
 /// Of pipelines that are made for the budget: whether only where they are cut is.
 bool chooses_its_cut_alone(const Pass& pass) {
-  return pass.strategy != &pipeline_search_strategy &&
-         (keeps_its_cut(pass) || pass.options.as<LineOptions>().cut == sapp_cut);
+  if (pass.strategy == &pipeline_search_strategy) return false;
+  const LineOptions& line = pass.options.as<LineOptions>();
+  return line.cut == sapp_cut || (is_planner_cut(line.cut) && line.cut != star_cut);
 }
 
 bool same_partition(const PartitionOutcome& a, const PartitionOutcome& b) {
@@ -245,7 +240,8 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(joint.within(budget));
   } else {
     // What a planner or a search gives for plain training within a budget may be one that no memory strategy brings
-    // into it, or slower than what one makes of that for unlimited memory. A planner's cut is kept where it fits.
+    // into it, or slower than what one makes of that for unlimited memory. Where only the cut is planned, those for
+    // less memory may be faster too: a planner's times are not the simulated ones.
     std::vector<std::optional<Bytes>> asked(budgets.begin(), budgets.end());
     asked.emplace_back(std::nullopt);
     const std::vector<PartitionOutcome> made = partitions(problem, partitioning, asked);
@@ -253,15 +249,11 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     for (const std::optional<Bytes>& budget : budgets) {
       const PartitionOutcome& own = made[outcomes.size()];
       PartsOutcome outcome = outcome_of(own, budget, plans);
-      PartsOutcome other = outcome;
-      if (!same_partition(own, made.back())) {
-        other = outcome_of(made.back(), budget, plans);
-        const bool fits = std::holds_alternative<PlannedParts>(outcome);
-        if (!(fits && keeps_its_cut(partitioning))) keep_better(outcome, other);
-      }
-      if (follows_the_budget(partitioning) && std::holds_alternative<Infeasible>(outcome)) {
+      if (!same_partition(own, made.back())) keep_better(outcome, outcome_of(made.back(), budget, plans));
+      const Infeasible* none = std::get_if<Infeasible>(&outcome);
+      if (follows_the_budget(partitioning) && (none != nullptr || chooses_its_cut_alone(partitioning))) {
         const auto& unlimited = std::get<std::shared_ptr<const Partition>>(made.back());
-        keep_better(outcome, smaller.within(budget, *unlimited, std::get<Infeasible>(other)));
+        keep_better(outcome, smaller.within(budget, *unlimited, none == nullptr ? Infeasible{} : *none));
       }
       outcomes.push_back(std::move(outcome));
     }

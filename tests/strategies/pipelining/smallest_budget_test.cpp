@@ -51,6 +51,26 @@ TEST_CASE("pipelines have a plan within the smallest budget that they name, and 
   }
 }
 
+TEST_CASE("a planner's cuts take no more time with more memory, each budget asked by itself", "[pipelining]") {
+  for (const RandomCase seed : fewer_cases(1, 20)) {
+    for (const char* spec : {"1f1b(cut=pipedream)", "1f1b(cut=piper)", "1f1b(cut=alpa)", "1f1b(cut=ideals)"}) {
+      INFO(spec);
+      const std::vector<Pass> passes = parse_spec(spec, "test");
+      const Problem problem = unequal_pipeline(seed, passes);
+      const Plan all = std::get<Plan>(plan(problem, passes, std::nullopt));
+      const Bytes least = std::get<Infeasible>(plan(problem, passes, Bytes{0})).smallest.value();
+      Seconds before = std::get<Plan>(plan(problem, passes, least)).makespan;
+      for (const std::int64_t share : {1, 2, 3, 4}) {
+        const Bytes budget{least.count + (all.peak.count - least.count) * share / 4};
+        const Seconds now = std::get<Plan>(plan(problem, passes, budget)).makespan;
+        CHECK(now <= before);
+        before = now;
+      }
+      CHECK(all.makespan <= before);
+    }
+  }
+}
+
 TEST_CASE("with all memory what may recompute nothing is no slower in a pipeline than plain training", "[pipelining]") {
   for (const RandomCase seed : fewer_cases(1, 30)) {
     for (const std::string pipe : {"gpipe", "zb_h1", "interleaved"}) {
