@@ -28,6 +28,7 @@ class Rules {
     find_producers();
     document_.throw_if_any();
     check_order();
+    check_reads_by_updates();
   }
 
  private:
@@ -150,6 +151,33 @@ class Rules {
     return ": parameter gradients begin with the iteration; an op that adds to one that exists before it has the "
            "gradient "
            "as an output only (and --gradients existing says that it exists)";
+  }
+
+  /// By storage: whether it is there once, not once a micro-batch, whatever its views are called.
+  std::vector<bool> stored_once() const {
+    std::vector<bool> once(graph_.storages, false);
+    for (const Tensor& tensor : graph_.tensors) {
+      if (!per_micro_batch(tensor.kind)) once[tensor.storage.index] = true;
+    }
+    return once;
+  }
+
+  /// Updates run once an iteration, when values of micro-batches are gone; what updates make is of none.
+  void check_reads_by_updates() {
+    const std::vector<bool> once = stored_once();
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = graph_.ops[i];
+      for (std::size_t k = 0; op.phase == Phase::update && k < op.inputs.size(); ++k) {
+        const Tensor& tensor = graph_[op.inputs[k]];
+        const std::uint32_t producer = producer_[op.inputs[k].index];
+        const bool is_of_update = producer == nobody || graph_.ops[producer].phase == Phase::update;
+        if (once[tensor.storage.index] || (is_of_update && !is_given(tensor.kind))) continue;
+        document_.complain(below(below("ops", i, "inputs"), k),
+                           fmt::format("'{}' is of a micro-batch, and update '{}' runs once an iteration: expected a "
+                                       "parameter, a parameter gradient, a state or what an update makes",
+                                       tensor.name, op.name));
+      }
+    }
   }
 
   void check_order() {

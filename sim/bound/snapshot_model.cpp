@@ -81,7 +81,9 @@ class ModelOfProblem {
   void add_order() {
     std::vector<std::vector<std::uint32_t>> makers(graph_.tensors.size());
     for (std::uint32_t o = 0; o < graph_.ops.size(); ++o) {
-      for (const TensorId t : graph_.ops[o].outputs) makers[t.index].push_back(o);
+      for (const TensorId t : graph_.ops[o].outputs) {
+        if (!is_given(graph_[t].kind)) makers[t.index].push_back(o);  // an update's parameter was there before
+      }
     }
     for (std::uint32_t o = 0; o < graph_.ops.size(); ++o) {
       std::vector<std::uint32_t>& after = model_.ops[o].after;

@@ -324,6 +324,32 @@ TEST_CASE("without a backward the instant is where plain training is fullest", "
   CHECK(IterationBounds(problem, DeviceId{0}).within(Bytes{7}).needs == Bytes{8});
 }
 
+TEST_CASE("nobody waits for the update of a parameter, and updates hand values on, by hand", "[bound]") {
+  Graph graph;
+  graph.name = "clipped";
+  const auto add = [&](const char* name, TensorKind kind, std::int64_t bytes) {
+    graph.tensors.push_back(
+        {.name = name, .kind = kind, .bytes = Bytes{bytes}, .storage = id_at<StorageId>(graph.storages++)});
+    return id_at<TensorId>(graph.tensors.size() - 1);
+  };
+  const TensorId x = add("x", TensorKind::input, 4), w = add("w", TensorKind::parameter, 8);
+  const TensorId y = add("y", TensorKind::activation, 4), dw = add("dw", TensorKind::parameter_gradient, 8);
+  const TensorId norm = add("norm", TensorKind::activation, 4);
+  const auto run = [&](const char* name, Phase phase, std::vector<TensorId> reads, TensorId makes) {
+    graph.ops.push_back(
+        {.name = name, .phase = phase, .duration = Seconds{1}, .inputs = std::move(reads), .outputs = {makes}});
+  };
+  run("forward", Phase::forward, {x, w}, y);
+  run("backward", Phase::backward, {y, x}, dw);
+  run("norm", Phase::update, {dw}, norm);
+  run("step", Phase::update, {dw, norm}, w);
+  const Problem problem = problem_of(graph, gpus({}));
+  IterationBounds bounds(problem, DeviceId{0});
+  CHECK(bounds.within(std::nullopt).time == Seconds{4});
+  CHECK(bounds.within(Bytes{24}).time == Seconds{4});
+  CHECK(bounds.within(Bytes{23}).needs == Bytes{24});  // x, w, y and dw
+}
+
 TEST_CASE("what more memory, links and a faster host save, by hand", "[bound][prices]") {
   constexpr std::int64_t gb = 1'000'000'000;
   const auto saves = [&](const Platform& platform, std::int64_t budget, bool copies) {
