@@ -293,7 +293,8 @@ const Problem& CaseProblem::of(const Experiment& e, const SweepInputs& inputs, s
   const auto started = std::chrono::steady_clock::now();
   ProblemOutcome made = inputs.problem(question);
   made_in_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  EXPECTS(std::holds_alternative<Problem>(made));
+  // The case has a problem, but not with every split of backwards and every packing.
+  if (const std::string* why = std::get_if<std::string>(&made)) throw InputError(*why);
   problem_ = std::get<Problem>(std::move(made));
   case_ = case_index;
   backward_ = backward_for(passes);

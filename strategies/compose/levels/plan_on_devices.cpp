@@ -240,8 +240,8 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     for (const std::optional<Bytes>& budget : budgets) outcomes.push_back(joint.within(budget));
   } else {
     // What a planner or a search gives for plain training within a budget may be one that no memory strategy brings
-    // into it, or slower than what one makes of that for unlimited memory. Where only the cut is planned, those for
-    // less memory may be faster too: a planner's times are not the simulated ones.
+    // into it, or slower than what one makes of that for unlimited memory, or of one for less: a planner's times are
+    // not the simulated ones. Its cut for unlimited memory is kept where it fits.
     std::vector<std::optional<Bytes>> asked(budgets.begin(), budgets.end());
     asked.emplace_back(std::nullopt);
     const std::vector<PartitionOutcome> made = partitions(problem, partitioning, asked);
@@ -249,9 +249,11 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
     for (const std::optional<Bytes>& budget : budgets) {
       const PartitionOutcome& own = made[outcomes.size()];
       PartsOutcome outcome = outcome_of(own, budget, plans);
-      if (!same_partition(own, made.back())) keep_better(outcome, outcome_of(made.back(), budget, plans));
+      const bool is_limited = !same_partition(own, made.back());
+      if (is_limited) keep_better(outcome, outcome_of(made.back(), budget, plans));
       const Infeasible* none = std::get_if<Infeasible>(&outcome);
-      if (follows_the_budget(partitioning) && (none != nullptr || chooses_its_cut_alone(partitioning))) {
+      const bool tries_less = none != nullptr || (is_limited && chooses_its_cut_alone(partitioning));
+      if (follows_the_budget(partitioning) && tries_less) {
         const auto& unlimited = std::get<std::shared_ptr<const Partition>>(made.back());
         keep_better(outcome, smaller.within(budget, *unlimited, none == nullptr ? Infeasible{} : *none));
       }

@@ -53,6 +53,19 @@ TEST_CASE("a dry run refuses the groups that the sweep refuses, with the same wo
   CHECK(count_of(out.str(), "  no answers: ") == failures.size());
 }
 
+TEST_CASE("a case may have a problem that one of its strategies has not", "[sweep]") {
+  const TemporaryFolder folder;
+  write_text_file(folder / "e.yaml",
+                  "format: plimsoll.experiment.v1\nname: n\nengine: event\nmicro_batches: 4\nplatforms: h100_sxm_8\n"
+                  "traces: 'mlp:layers=6'\nstrategies: ['zb_h1(stages=2)|quantize', 'zb_h1(stages=2)']\n");
+  CHECK(run_sweep(folder / "e.yaml", folder / "out", {}) == 2);
+  const Json failures = Json::parse(read_text_file(folder / "out" / "manifest.json")).at("failures");
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].at("strategy") == "zb_h1(stages=2)|quantize");
+  CHECK(failures[0].at("message").get<std::string>().find("which of the tensors that a stage saves stay for its") !=
+        std::string::npos);
+}
+
 TEST_CASE("groups of a case that share a problem are answered as each alone", "[sweep]") {
   const Experiment experiment = parse_experiment(
       "format: plimsoll.experiment.v1\nname: n\nengine: event\nmicro_batches: [1, 4]\nplatforms: ideal\n"
