@@ -51,7 +51,8 @@ TEST_CASE("pipelines have a plan within the smallest budget that they name, and 
   }
 }
 
-TEST_CASE("a planner's cuts take no more time with more memory, each budget below its need asked by itself", "[pipelining]") {
+TEST_CASE("a planner's cuts take no more time with more memory, each budget below its need asked by itself",
+          "[pipelining]") {
   for (const RandomCase seed : fewer_cases(1, 20)) {
     for (const char* spec : {"1f1b(cut=pipedream)", "1f1b(cut=piper)", "1f1b(cut=alpa)", "1f1b(cut=ideals)"}) {
       INFO(spec);
