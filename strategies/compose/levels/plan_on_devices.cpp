@@ -252,8 +252,8 @@ std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& pa
       const bool is_limited = !same_partition(own, made.back());
       if (is_limited) keep_better(outcome, outcome_of(made.back(), budget, plans));
       const Infeasible* none = std::get_if<Infeasible>(&outcome);
-      const bool tries_less = none != nullptr || (is_limited && chooses_its_cut_alone(partitioning));
-      if (follows_the_budget(partitioning) && tries_less) {
+      if (follows_the_budget(partitioning) &&
+          (none != nullptr || (is_limited && chooses_its_cut_alone(partitioning)))) {
         const auto& unlimited = std::get<std::shared_ptr<const Partition>>(made.back());
         keep_better(outcome, smaller.within(budget, *unlimited, none == nullptr ? Infeasible{} : *none));
       }
