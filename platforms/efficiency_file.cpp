@@ -335,8 +335,9 @@ std::vector<std::string> shipped_efficiencies() {
 }
 
 std::string written_efficiency(const Efficiency& efficiency, const std::string& source) {
-  std::string text = fmt::format("format: {}\nname: {}\nsource: {}\nmodel: {}\n", efficiency_format, efficiency.name,
-                                 quoted_in_yaml(source), quoted_in_yaml(efficiency.model));
+  std::string text =
+      fmt::format("format: {}\nname: {}\nsource: {}\nmodel: {}\n", efficiency_format, quoted_in_yaml(efficiency.name),
+                  quoted_in_yaml(source), quoted_in_yaml(efficiency.model));
   std::vector<std::string> peaks;
   for (const auto& [dtype, rate] : efficiency.peak)
     peaks.push_back(fmt::format("{}: {:.5g} TFLOPS", dtype, rate.value / 1e12));

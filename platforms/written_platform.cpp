@@ -41,13 +41,15 @@ std::string platform_with_efficiency(std::string_view reference, const Efficienc
   for_lines(text, [&](std::string_view line) {
     const bool begins = !line.empty() && line.front() != ' ' && line.front() != '#';
     if (begins) key = line.substr(0, line.find(':'));
-    const bool is_new = key == "name" || key == "source";
+    const bool is_of_key = begins || line.starts_with(' ');  // comments and empty lines stay
+    const bool is_new = is_of_key && (key == "name" || key == "source");
     if (is_new && begins) {
       made += key == "name" ? name : both;
       ++renewed;
     }
     const bool is_schema = line.starts_with("# yaml-language-server");  // by a path from where the file is
-    if (!is_new && !is_schema) made += fmt::format("{}\n", line);
+    const bool is_end = line.starts_with("...");                        // of the document, which goes on
+    if (!is_new && !is_schema && !is_end) made += fmt::format("{}\n", line);
   });
   if (renewed != 2) refuse("expected name and source on lines of their own");
   made += "efficiency:\n";

@@ -177,6 +177,18 @@ bool updates_parameters(const Op& op) {
   return op.phase == Phase::update && !collective_of(op);
 }
 
+std::optional<OpId> early_reader_of_gradients(const Graph& graph) {
+  for (std::uint32_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    if (op.phase == Phase::update) continue;
+    const auto is_read = [&](TensorId t) {
+      return graph[t].kind == TensorKind::parameter_gradient && std::ranges::find(op.outputs, t) == op.outputs.end();
+    };
+    if (std::ranges::any_of(op.inputs, is_read)) return OpId{o};
+  }
+  return std::nullopt;
+}
+
 void join_update(Op& update, const Op& other) {
   const auto add_missing = [](std::vector<TensorId>& to, const std::vector<TensorId>& from) {
     for (const TensorId t : from) {

@@ -15,6 +15,10 @@ namespace plimsoll {
 /// Whether it is one of an optimizer's updates, and no exchange of ranks before or after them.
 bool updates_parameters(const Op&);
 
+/// The first op other than an update that reads a parameter gradient which it adds nothing to, as recorded exchanges of
+/// replicas do; none in most graphs.
+std::optional<OpId> early_reader_of_gradients(const Graph&);
+
 /// One update of what both change, which takes as long as they take one after the other.
 void join_update(Op& update, const Op& other);
 

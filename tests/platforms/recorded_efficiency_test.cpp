@@ -10,7 +10,9 @@
 #include "platforms/efficiency_fit.h"
 #include "platforms/platform_file.h"
 #include "platforms/written_platform.h"
+#include "sim/io/text_file.h"
 #include "tests/bad_input.h"
+#include "tests/experiments/temporary_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -153,6 +155,25 @@ TEST_CASE("a platform with efficiencies written out is the platform that takes t
       "own.yaml");
   CHECK(dynamic_cast<const Efficiency&>(*own.devices[0].efficiency).name == "h100_sxm");
   CHECK(dynamic_cast<const Efficiency&>(*own.devices[1].efficiency).norm == 0.2);
+}
+
+TEST_CASE("comments stay, the document goes on, and a name may be anything", "[efficiency]") {
+  const TemporaryFolder folder;
+  write_text_file(folder / "p.yaml",
+                  "format: plimsoll.platform.v1\nname: p\n# of the name\nsource: >-\n  two\n  lines\n# of devices\n\n"
+                  "devices: [{name: a, memory: 1 GB, peak: {fp32: 1 TFLOPS}, memory_bandwidth: 1 TBps}]\n...\n");
+  Efficiency made;
+  made.name = "[odd: name #";
+  made.model = "m";
+  made.norm = 0.25;
+  const std::string text = platform_with_efficiency((folder / "p.yaml").string(), made, "s");
+  CHECK(text.find("# of the name\n") != std::string::npos);
+  CHECK(text.find("# of devices\n") != std::string::npos);
+  const Platform platform = parse_platform(text, "mine.yaml");
+  CHECK(platform.name == made.name);
+  CHECK(platform.source == "two lines; s");
+  CHECK(dynamic_cast<const Efficiency&>(*platform.devices[0].efficiency).name == made.name);
+  CHECK(parse_efficiency(written_efficiency(made, "s"), "e.yaml").name == made.name);
 }
 
 TEST_CASE("efficiencies are written into no platform that has them, and not read from one without", "[efficiency]") {

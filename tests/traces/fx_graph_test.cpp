@@ -125,6 +125,10 @@ TEST_CASE("extents that are computed from axes are those of Python", "[fx]") {
                                                         {"s0*s1 - 1", 20},
                                                         {"((s0 - 1)//2) + 1", 4},
                                                         {"s0**2", 49},
+                                                        {"-s0**2 + 72", 23},
+                                                        {"2**s1**2", 512},
+                                                        {"s0**--2", 49},
+                                                        {"s0 + 2*-s1", 1},
                                                         {"-(-s0//s1)", 3},
                                                         {"Max(1, s0)", 7},
                                                         {"Min(s0, s1)", 3},
@@ -145,6 +149,9 @@ TEST_CASE("extents that are computed from axes are those of Python", "[fx]") {
     CHECK(!fx_extent(text, size_of).fault.empty());
   }
   CHECK(!fx_extent(std::string(10'000, '('), size_of).fault.empty());
+  std::string tower = "1";
+  for (int k = 0; k < 10'000; ++k) tower += "**1";
+  CHECK(!fx_extent(tower, size_of).fault.empty());
 }
 
 TEST_CASE("what a partitioner computes again in the backward is the forward's op", "[fx]") {

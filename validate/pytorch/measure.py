@@ -162,12 +162,16 @@ def prepared_plans(options, name, folder):
     try:
         with open(path, encoding="utf-8") as file:
             kept = json.load(file)
-        made_for, plans = kept["asked"], [plan | {"file": os.path.join(folder, plan["file"])} for plan in kept["plans"]]
-    except (ValueError, KeyError, TypeError) as error:
+        plans = [plan | {"file": os.path.join(folder, plan["file"])} for plan in kept["plans"]]
+        wrong = [f"{what} {kept['asked'].get(what)}, not {asked}" for what, asked in asked_of(options).items() if kept["asked"].get(what) != asked]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise exporter.UsageError(f"{path}: not what --prepare writes: {error}") from error
-    for what, asked in asked_of(options).items():
-        if made_for.get(what) != asked:
-            raise exporter.UsageError(f"{path}: made for {what} {made_for.get(what)}, not {asked}")
+    if wrong:
+        raise exporter.UsageError(f"{path}: made for {wrong[0]}")
+    if not plans:
+        raise exporter.UsageError(f"{path}: has no plans")
+    if os.path.realpath(source) == os.path.realpath(folder):
+        return plans
     shutil.copytree(source, folder, dirs_exist_ok=True)
     return plans
 

@@ -229,9 +229,19 @@ class Prepared(unittest.TestCase):
         self.options.batch = 8
         with self.assertRaisesRegex(measure.exporter.UsageError, "net/plans.json: made for batch 4, not 8$"):
             self.taken()
-        self.write("plans.json", "{}")
-        with self.assertRaisesRegex(measure.exporter.UsageError, "net/plans.json: not what --prepare writes: 'asked'$"):
+        for text in ("{}", "[]", '{"asked": 1, "plans": []}', '{"asked": {}, "plans": [1]}', "{"):
+            self.write("plans.json", text)
+            with self.assertRaisesRegex(measure.exporter.UsageError, "net/plans.json: not what --prepare writes: "):
+                self.taken()
+
+    def test_without_a_plan_are_refused(self):
+        measure.keep_plans(self.options, os.path.join(self.kept, "net"), [])
+        with self.assertRaisesRegex(measure.exporter.UsageError, "net/plans.json: has no plans$"):
             self.taken()
+
+    def test_may_lie_where_the_run_writes(self):
+        self.to = os.path.join(self.kept, "net")
+        self.assertEqual(self.taken()[0]["file"], os.path.join(self.to, "plan1.json"))
 
 
 if __name__ == "__main__":

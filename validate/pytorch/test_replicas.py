@@ -174,8 +174,18 @@ def refused(rank):
     return ""
 
 
+def outside(rank):
+    """The reason why a rank outside of a group trains nothing by it."""
+    group = dist.new_group([0])
+    try:
+        Replicas(group)
+    except Refused as error:
+        return str(error)
+    return ""
+
+
 def every_task(rank):
-    return [task(rank) for task in (accumulated, in_micro_batches, by_other_plans, refused)]
+    return [task(rank) for task in (accumulated, in_micro_batches, by_other_plans, refused, outside)]
 
 
 # --- tests --------------------------------------------------------------------------------------------------------------------------------
@@ -190,12 +200,13 @@ class TwoProcesses(unittest.TestCase):
 
     @eleventh(8)
     def test_accumulation_other_plans_and_other_models(self):
-        for same, same_in_parts, (routed, without), why in in_processes("every_task"):
+        for rank, (same, same_in_parts, (routed, without), why, why_outside) in enumerate(in_processes("every_task")):
             self.assertTrue(same)
             self.assertTrue(same_in_parts)
             self.assertTrue(routed)
             self.assertEqual(without, ["layers.2.weight", "layers.2.bias"])
             self.assertIn("rank 1 has other parameters", why)
+            self.assertEqual(why_outside, "replicas: rank 1 is not in the group: only its ranks average their gradients" if rank else "")
 
 
 class OneProcess(unittest.TestCase):

@@ -128,6 +128,11 @@ void judge(const Problem& problem, std::span<const Pass> passes) {
           "strategy '{}' chooses among the tensors that stages save, and the stages {} '{}' list none",
           pass.strategy->name, problem.of_ops ? "that a pipeline or 'chain' makes of" : "of", problem.graph.name));
     }
+    const Graph& ops = problem.of_ops ? *problem.of_ops : problem.graph;
+    if (const auto op = pass.strategy->partitions() ? early_reader_of_gradients(ops) : std::nullopt) {
+      throw InputError(fmt::format("{}: op '{}' reads parameter gradients before the update, and parts hand none on",
+                                   pass.strategy->name, ops[*op].name));
+    }
     const bool updates = std::ranges::any_of(problem.graph.ops, updates_parameters);
     if (pass.strategy->needs_updates && !updates) {
       throw InputError(fmt::format("strategy '{}' places parameter updates, and there are none: give an --optimizer",

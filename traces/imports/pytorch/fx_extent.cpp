@@ -11,6 +11,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t most_extent = std::int64_t{1} << 40;
+constexpr int deepest = 50;
 
 bool is_part_of_axis_name(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -75,12 +76,12 @@ class ExtentReader {
   }
 
   std::int64_t product() {
-    std::int64_t value = power();
+    std::int64_t value = signed_power();
     for (;;) {
       if (takes("//")) {
-        value = quotient(value, power());
+        value = quotient(value, signed_power());
       } else if (takes("*")) {
-        value = times(value, power());
+        value = times(value, signed_power());
       } else {
         return value;
       }
@@ -93,25 +94,31 @@ class ExtentReader {
     return 0;
   }
 
+  /// A sign is of the whole power behind it, as in Python: -q**2 is -(q**2).
+  std::int64_t signed_power() {
+    bool is_negative = false;
+    while (takes("-")) is_negative = !is_negative;
+    const std::int64_t value = power();
+    return is_negative ? -value : value;
+  }
+
+  /// The exponent may be a power, too: 2**3**2 is 2**9.
   std::int64_t power() {
+    if (++depth_ > deepest) fail("it is too deep");
     const std::int64_t base = single();
-    if (!takes("**")) return base;
-    const std::int64_t exponent = single();
-    constexpr std::int64_t largest = 40;
-    if (exponent < 0 || exponent > largest) fail("it is a strange power");
-    std::int64_t value = 1;
-    for (std::int64_t k = 0; k < exponent && fault_.empty(); ++k) value = times(value, base);
+    std::int64_t value = base;
+    if (takes("**")) {
+      const std::int64_t exponent = signed_power();
+      constexpr std::int64_t largest = 40;
+      if (exponent < 0 || exponent > largest) fail("it is a strange power");
+      value = 1;
+      for (std::int64_t k = 0; k < exponent && fault_.empty(); ++k) value = times(value, base);
+    }
+    --depth_;
     return value;
   }
 
   std::int64_t single() {
-    if (takes("-")) return -single_below();
-    return single_below();
-  }
-
-  std::int64_t single_below() {
-    constexpr int deepest = 50;
-    if (++depth_ > deepest) fail("it is too deep");
     skip_blanks();
     std::int64_t value = 0;
     if (takes("(")) {
@@ -124,7 +131,6 @@ class ExtentReader {
     } else {
       fail("expected a number or a name");
     }
-    --depth_;
     return value;
   }
 

@@ -65,6 +65,8 @@ class Replicas:
             raise Refused(f"replicas: bucket_bytes: expected at least 1, found {bucket_bytes}")
         self.dist, self.group = dist, group
         self.ranks = dist.get_world_size(group)
+        if self.ranks < 1:
+            raise Refused(f"replicas: rank {dist.get_rank()} is not in the group: only its ranks average their gradients")
         self.first = 0 if group is None else dist.get_global_rank(group, 0)
         self.bucket_bytes, self.broadcast_buffers = bucket_bytes, broadcast_buffers
         self.exchanges = True
