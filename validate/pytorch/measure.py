@@ -73,6 +73,8 @@ def main(arguments):
             options.plans, options.strategies, options.rounds = 1, "", 3
         if not os.access(options.program, os.X_OK):
             raise exporter.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
+        if options.prepared is not None and not os.path.isdir(options.prepared):
+            raise exporter.UsageError(f"--prepared {options.prepared}: no such folder; --prepare -o {options.prepared or 'FOLDER'} makes it")
         from plimsoll.trace.models import refuse_missing
         refuse_missing(options)
         measure_all(options)

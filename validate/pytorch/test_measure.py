@@ -4,7 +4,9 @@
   /usr/bin/python3 validate/pytorch/test_measure.py
 """
 
+import contextlib
 import importlib.util
+import io
 import os
 import sys
 import tempfile
@@ -224,6 +226,17 @@ class Prepared(unittest.TestCase):
         self.assertIsNone(self.taken("other"))
         self.options.prepared = None
         self.assertIsNone(self.taken())
+
+    def test_in_a_folder_that_is_not_there_are_refused(self):
+        said = io.StringIO()
+        for absent in (self.kept + "x", os.path.join(self.kept, "net", "trace.json"), ""):
+            with contextlib.redirect_stderr(said), unittest.mock.patch.object(measure, "measure_all") as measured:
+                self.assertEqual(measure.main(["net", "--program", "/bin/true", "--prepared", absent, "-o", self.to]), 2)
+            measured.assert_not_called()
+            self.assertIn(f"measure.py: --prepared {absent}: no such folder; ", said.getvalue())
+        with unittest.mock.patch.object(measure, "measure_all") as measured:
+            self.assertEqual(measure.main(["net", "--program", "/bin/true", "--prepared", self.kept, "-o", self.to]), 0)
+        measured.assert_called_once()
 
     def test_for_another_question_are_refused(self):
         self.options.batch = 8
