@@ -8,13 +8,14 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = ROOT / "docs/schemas"
-NAMES = ("trace", "platform", "efficiency", "experiment", "schedule", "results")
+NAMES = ("trace", "platform", "efficiency", "experiment", "schedule", "memplanlib", "validation", "plan", "results")
 MOST_COLUMNS = 118
 
 # By schema, each definition ("": the whole): the reader's table of fields, and the page and the first words of the heads of its tables of keys.
 CHAIN, GRAPH, PLATFORM, EXPERIMENT = "traces/chain_reader.cpp", "traces/graph_reader.cpp", "platforms/platform_file.cpp", "experiments/sweep/experiment_file.cpp"
 ALLOCATIONS, SCHEDULE, DECISIONS = "traces/allocations_file.cpp", "sim/io/schedule/schedule_reader.cpp", "sim/io/schedule/schedule_decisions.cpp"
 CHAIN_PAGE, GRAPH_PAGE, FORMAT_PAGE, PLATFORM_PAGE, SCHEDULE_PAGE = "traces/chain.md", "traces/graph.md", "traces/format.md", "platforms/README.md", "sim/README.md"
+LIBRARY, PLAN_PAGE = "experiments/library/plan_library.cpp", "validate/plan_format.md"
 TABLES = {
     "trace": {
         "chain": (CHAIN, "chain_fields", [(FORMAT_PAGE, "top"), (CHAIN_PAGE, "top")]),
@@ -60,6 +61,15 @@ TABLES = {
         "buffer": (SCHEDULE, "buffer_fields", []),
         "step": (SCHEDULE, "step_fields", []),
     },
+    "memplanlib": {
+        "": (LIBRARY, "library_fields", []),
+        "instance": (LIBRARY, "library_instance_fields", []),
+        "budget": (LIBRARY, "library_budget_fields", []),
+        "best": (LIBRARY, "known_plan_fields", []),
+        "bound": (LIBRARY, "known_bound_fields", []),
+    },
+    "validation": {"": ("experiments/measure/validation_file.cpp", "validation_fields", [])},
+    "plan": {"": (None, None, [(PLAN_PAGE, "key")]), "action": (None, None, [(PLAN_PAGE, "action")])},  # read by Python alone
     "results": {"": ("experiments/study/result_fields.cpp", "fields", [("experiments/README.md", "key unit"), ("experiments/README.md", "key")])},
 }
 

@@ -133,6 +133,8 @@ class Schemas(unittest.TestCase):
     def test_keys_are_the_readers_own(self):
         for name in schemas.NAMES[:-1]:
             for part, (source, table, _) in schemas.TABLES[name].items():
+                if source is None:
+                    continue
                 of, keys = schemas.definition(self.schema[name], part), schemas.keys_of_reader(source, table)
                 self.assertGreater(len(keys), 1, (name, part))
                 self.assertEqual(set(of["properties"]), set(keys), (name, part))
@@ -155,7 +157,7 @@ class Schemas(unittest.TestCase):
         for place, file in shipped():
             packed = file.suffix == ".gz"
             text = gzip.decompress(file.read_bytes()) if packed else file.read_bytes()
-            of = re.search(rb'^\s*\{?\s*"?format"?: *"?plimsoll\.(trace|platform|efficiency|experiment|schedule)\.v\d', text, re.M)
+            of = re.search(rb'^\s*\{?\s*"?format"?: *"?plimsoll\.(trace|platform|efficiency|experiment|schedule|memplanlib|validation|plan)\.v\d', text, re.M)
             if of and len(text) > LARGE:
                 large.append((place, file, of[1].decode()))
             elif of:
@@ -165,6 +167,8 @@ class Schemas(unittest.TestCase):
         self.assertGreater(len(large), 20)
         self.assertGreater(min(counts[name] for name in ("platform", "experiment")), 25)
         self.assertGreater(min(counts[name] for name in ("trace", "schedule")), 0)
+        self.assertEqual([counts[name] for name in ("validation", "plan")], [3, 2])
+        self.assertGreater(counts["memplanlib"], 0)
 
     def test_files_in_pages_are_valid(self):
         found = 0
@@ -184,7 +188,7 @@ class Schemas(unittest.TestCase):
         named = 0
         for place, file in shipped():
             by_hand = place.parts[0] in ("platforms", "experiments", "strategies") or place.parts[:2] in (("traces", "data"), ("validate", place.name))
-            of = by_hand and re.search(r'^ *"?format"?: "?plimsoll\.(trace|platform|efficiency|experiment)\.v1', "" if file.suffix == ".gz" else file.read_text(), re.M)
+            of = by_hand and re.search(r'^ *"?format"?: "?plimsoll\.(trace|platform|efficiency|experiment|validation)\.v1', "" if file.suffix == ".gz" else file.read_text(), re.M)
             if of:
                 reference = re.search(r'^(?:# yaml-language-server: \$schema=|  "\$schema": ")([^"\n]+)', file.read_text(), re.M)
                 self.assertIsNotNone(reference, place)
@@ -239,11 +243,28 @@ engine: event
             self.assertIsNone(complaint(self.validator["results"], said))
             self.assertEqual(set(said), set(self.schema["results"]["properties"]) - {"point", "case", "build", "key", "mesh", "timeline"})
 
+    def test_written_plans_are_valid(self):
+        page = set().union(*(keys for head, keys, _ in schemas.rows(schemas.PLAN_PAGE) if head == "key meaning"))
+        self.assertEqual(set(self.schema["plan"]["properties"]) - page, {"format"})
+        done = set()
+        for number, words in enumerate((("-s", "rotor"), ("-s", "offload_greedy", "-m", "80 %"), ("-s", "vdnn"), ("-s", "store_all", "--micro-batches", "2"))):
+            file = self.folder / f"plan{number}.json"
+            run = ran("plan", "-t", "tests/program/pytorch_chain.json", "-p", "ideal", *words, "--for", "pytorch", "-o", file)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            plan = schemas.load(file)
+            self.assertIsNone(complaint(self.validator["plan"], plan), words)
+            done |= {action["do"] for action in plan["actions"]}
+            for part, key in ((plan, "backward"), (plan["actions"][0], "do"), (plan["values"][0], "kind"), (plan["predicted"], "peak_bytes")):
+                kept, part[key] = part[key], "other"
+                self.assertIsNotNone(complaint(self.validator["plan"], plan), key)
+                part[key] = kept
+        self.assertGreaterEqual(done, {"forward", "backward", "copy"})
+
     # The program as an oracle.
 
     def says_of(self, name, instance):
         """The program's exit code and what it says of a file with this object."""
-        file = self.folder / f"mutant.{'json' if name in ('trace', 'schedule') else 'yaml'}"
+        file = self.folder / f"mutant.{'json' if name in ('trace', 'schedule', 'memplanlib') else 'yaml'}"
         if name == "results":
             return self.says_of_result(instance)
         file.write_text(json.dumps(instance))
@@ -251,6 +272,10 @@ engine: event
             return ran("sweep", file, "--dry-run")
         if name == "efficiency":
             return ran("simulate", "-t", "transformer:layers=1", "-p", f"h200:efficiency={file}", "-s", "store_all", "--engine", "event")
+        if name == "memplanlib":
+            order = self.folder / "order.txt"
+            order.write_text("plimsoll.order.v1\n" + "".join(op["name"] + "\n" for op in schemas.load(schemas.ROOT / "tests/program/graph.json")["ops"]))
+            return ran("verify", order, "-t", "tests/program/graph.json", "-p", "rtx_4090_pcie4", "--library", file)
         if name == "schedule":
             return ran("check", "--schedule", file, "-t", self.trace_of[0], "-p", self.trace_of[1])
         return ran("describe", file)
@@ -282,6 +307,11 @@ engine: event
                 "presets": {"short": {"traces": ["uniform:4"], "memory": ["50 %", "capacity"]}}}, {
                 "format": "plimsoll.experiment.v1", "name": "zipped", "traces": ["uniform:4", "uniform:5"], "platforms": ["ideal"],
                 "strategies": "store_all", "micro_batches": [1, 2], "zip": ["traces", "micro_batches"], "memory": ["1 GB", "capacity"]}]
+        if name == "memplanlib":
+            found = {"time_s": 2, "by": "somebody", "version": "1", "date": "2026-11-27"}
+            budgets = [{"bytes": 5}, {"bytes": 1000000, "best": {**found, "peak_bytes": 100, "plan": "plans/x.json.gz"}, "bound": {**found, "time_s": 0.5}}]
+            one = {"name": "a", "trace": "uniform:4", "platform": "ideal", "class": "recompute", "origin": "made up", "store_all_bytes": 100, "budgets": budgets}
+            return [{"format": "plimsoll.memplanlib.v1", "instances": [one, {**one, "name": "b", "class": "offload"}]}]
         if name == "efficiency":
             grid = {"m": [1, 2], "n": [64], "k": [8, 16.5], "share": [0.5, 0.25, 1, 0.125]}
             return [{"format": "plimsoll.efficiency.v1", "name": "all", "source": "made up", "model": "A GPU", "peak": {"bf16": "989 TFLOPS"},
@@ -339,6 +369,9 @@ engine: event
 
     def test_schedules(self):
         self.hold("schedule")
+
+    def test_plan_libraries(self):
+        self.hold("memplanlib")
 
     def test_results(self):
         self.hold("results")
