@@ -2,6 +2,7 @@
 #include <tuple>
 #include <vector>
 
+#include "sim/core/containers/in_order.h"
 #include "sim/core/expects.h"
 #include "sim/judge/check.h"
 #include "sim/judge/workspace_memories.h"
@@ -35,9 +36,8 @@ std::vector<Bytes> recount(const Schedule& schedule, const Timeline& timeline, c
     changes.push_back({ran.start.value, ran.start_round, true, stream, id_at<StepId>(s)});
     changes.push_back({ran.finish.value, ran.finish_round, false, stream, id_at<StepId>(s)});
   }
-  std::ranges::sort(changes, {}, [](const Change& c) {
-    return std::tuple(c.date, c.round, c.is_start, c.stream.index, c.step.index);
-  });
+  put_in_order(changes,
+               [](const Change& c) { return std::tuple(c.date, c.round, c.is_start, c.stream.index, c.step.index); });
 
   for (const Change& change : changes) {
     const Step& step = schedule[change.step];

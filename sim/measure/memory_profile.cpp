@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sim/core/containers/in_order.h"
 #include "sim/judge/workspace_memories.h"
 
 namespace plimsoll {
@@ -30,7 +31,7 @@ std::vector<Event> events_of(const Schedule& schedule, const Timeline& timeline,
     if (works || inside(step.allocates)) events.push_back({ran.start, ran.start_round, true, id_at<StepId>(s)});
     if (works || inside(step.frees)) events.push_back({ran.finish, ran.finish_round, false, id_at<StepId>(s)});
   }
-  std::ranges::sort(events, {}, [](const Event& e) { return std::tuple(e.date, e.round, e.starts, e.step); });
+  put_in_order(events, [](const Event& e) { return std::tuple(e.date, e.round, e.starts, e.step); });
   return events;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/containers/in_order.h"
 #include "sim/core/expects.h"
 #include "sim/measure/op_parts.h"
 #include "sim/model/stage_exchanges.h"
@@ -17,7 +18,7 @@ using Spans = std::vector<std::pair<double, double>>;
 
 /// Sorted, disjoint spans that cover the same dates.
 Spans merged(Spans spans) {
-  std::ranges::sort(spans);
+  put_in_order(spans);
   Spans covered;
   for (const auto& [start, finish] : spans) {
     if (finish <= start) continue;

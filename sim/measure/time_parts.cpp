@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "sim/core/collective_op.h"
+#include "sim/core/containers/in_order.h"
 #include "sim/core/expects.h"
 #include "sim/core/tolerance.h"
 #include "sim/measure/contention.h"
@@ -218,7 +219,7 @@ class Parting {
       changes.push_back({spans[k].finish, false, static_cast<std::uint32_t>(k)});
     }
     const auto key = [](const Change& c) { return std::tuple(c.date, c.begins, c.span); };
-    if (!std::ranges::is_sorted(changes, {}, key)) std::ranges::sort(changes, {}, key);  // one stream's are
+    put_in_order(changes, key);
     OfDevice made;
     std::array<SpanNumbers, causes> now;  // by cause
     std::vector<double> computed(spans.size(), 0);

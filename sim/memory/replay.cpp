@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/containers/in_order.h"
 #include "sim/core/expects.h"
 #include "sim/core/platform.h"
 #include "sim/core/schedule.h"
@@ -49,8 +50,7 @@ std::vector<ReplayEvent> replay_order(const Schedule& schedule, const Timeline& 
     const std::uint32_t round = instant ? std::max(ran.finish_round, ran.start_round + 1) : ran.finish_round;
     events.push_back({ran.finish, round, false, step.stream, id});
   }
-  std::ranges::sort(events, {},
-                    [](const ReplayEvent& e) { return std::tuple(e.date, e.round, e.starts, e.stream, e.step); });
+  put_in_order(events, [](const ReplayEvent& e) { return std::tuple(e.date, e.round, e.starts, e.stream, e.step); });
   return events;
 }
 
