@@ -29,10 +29,11 @@ void ApproximationJudge::runs_op(StepId s) {
   for (const Slice& slice : {step.reads, step.writes}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
       const HeldValue& held = holdings_[b];
+      if (!held.approximate) continue;
       const TensorKind kind = graph_[schedule_[b].tensor].kind;
       const auto of_buffer = [&](TensorId t) { return graph_[t].storage == graph_[schedule_[b].tensor].storage; };
       const bool is_input = std::ranges::any_of(op.inputs, of_buffer);
-      if (!is_input || !held.approximate) continue;
+      if (!is_input) continue;
       if (held.is_pooled && is_gradient_of_relu(op) && kind == TensorKind::activation) {
         report(Rule::lossy, s, b, "takes the signs of a ReLU's output from block means, in");
       }

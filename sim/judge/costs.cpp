@@ -3,6 +3,7 @@
 // workspaces. Rules: wrong_cost, and wrong_place for a step on a stream of another kind.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -235,7 +236,7 @@ struct Callers {
 
 class CostJudge final : public Judge {
  public:
-  explicit CostJudge(Walk& walk) : Judge(walk), callers_(walk.platform.devices.size()) {}
+  explicit CostJudge(Walk& walk) : Judge(walk), callers_(walk.platform.devices.size()), timed_(walk.graph.ops.size()) {}
   void states(StepId s) override;
 
  private:
@@ -246,10 +247,19 @@ class CostJudge final : public Judge {
   void judge_cost_of_evaluation(StepId s);
   void judge_bound(StepId s);
   Bytes workspace_of(const Step& step, bool keeps, bool in_one_call) const;
+  std::optional<double> time_of(const Step& step, bool keeps, bool loads);
   void judge_cost_of_copy(StepId s);
   void judge_stream_of_copy(StepId s, BufferId from, BufferId to);
 
-  std::vector<Callers> callers_;  ///< by device
+  struct Timed {
+    DeviceId device;
+    std::uint32_t implementation = 0;
+    bool is_known = false;
+    std::optional<double> seconds;
+  };
+
+  std::vector<Callers> callers_;             ///< by device
+  std::vector<std::array<Timed, 4>> timed_;  ///< by op, where it ran last: of runs that keep, and load, what there is
 };
 
 void CostJudge::states(StepId s) {
@@ -392,6 +402,17 @@ Bytes CostJudge::workspace_of(const Step& step, bool keeps, bool in_one_call) co
   return keeps ? op.workspace : op.nograd_workspace.value_or(op.workspace);
 }
 
+/// On its device, where a run of another micro-batch takes as long.
+std::optional<double> CostJudge::time_of(const Step& step, bool keeps, bool loads) {
+  const DeviceId on = schedule_[step.stream].device;
+  Timed& timed = timed_[step.op.index][(keeps ? 2U : 0U) + (loads ? 1U : 0U)];
+  if (timed.is_known && timed.device == on && timed.implementation == step.implementation) return timed.seconds;
+  const Op& op = graph_[step.op];
+  timed = {on, step.implementation, true, seconds_of_op(graph_, op, platform_[on], keeps, loads, step.implementation)};
+  if (timed.seconds) *timed.seconds += seconds_of_adding(graph_, op, platform_[on], schedule_);
+  return timed.seconds;
+}
+
 /// Which of an op's costs are the step's: one that keeps what is only saved makes it, one that keeps nothing does not.
 /// Where that does not tell, because it is there already or is nothing, either may be stated, but time and workspace
 /// of the same. A forward that keeps nothing may have followed gradients all the same, as a checkpoint without
@@ -421,17 +442,11 @@ void CostJudge::judge_cost_of_op(StepId s) {
   });
   const std::optional<ProductCost> product = product_on_packed(walk_, step);
   const Bytes gathered{product ? product->workspace : 0};
-  const auto time_of = [&](bool keeps) {
-    const Device& device = platform_[stream.device];
-    std::optional<double> seconds = seconds_of_op(graph_, op, device, keeps, loads, step.implementation);
-    if (seconds) *seconds += seconds_of_adding(graph_, op, device, schedule_);
-    return seconds;
-  };
   Callers match{false, false};
   for (const bool keeps : {true, false}) {
     const bool follows_only = keeps && !may_keep && op.phase == Phase::forward;
     if (!(keeps ? may_keep || follows_only : may_drop)) continue;
-    const std::optional<double> seconds = product ? product->seconds : time_of(keeps);
+    const std::optional<double> seconds = product ? product->seconds : time_of(step, keeps, loads);
     const bool is_share = as_measured(graph_.source, platform_[stream.device]) && seconds.has_value();
     const auto released = is_share ? std::optional(op.released_share * *seconds) : seconds;
     match.by_stage |=
@@ -445,7 +460,7 @@ void CostJudge::judge_cost_of_op(StepId s) {
   if (callers.by_stage || callers.in_one_call) return;
   callers = before;
   const bool keeps = !may_drop;
-  const std::optional<double> seconds = product ? product->seconds : time_of(keeps);
+  const std::optional<double> seconds = product ? product->seconds : time_of(step, keeps, loads);
   report(Rule::wrong_cost, s,
          text(s) + " states " + written_seconds(step.work.seconds.value) + " and a workspace of " +
              std::to_string(step.workspace.count) + " B; the model has " + written_seconds(seconds) + " and " +

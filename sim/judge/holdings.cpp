@@ -22,6 +22,18 @@ Holdings::Holdings(const Schedule& schedule, const Graph& graph, const std::vect
   }
 }
 
+void HeldValue::forget() {
+  life = Life::unborn;
+  tensors.clear();
+  sums = {};
+  version = 0;
+  makers.clear();
+  readers.clear();
+  from = no_collective;
+  approximate = is_clipped = is_pooled = false;
+  newer = older = none;
+}
+
 HeldValue& Holdings::begin_or_dead(BufferId b) {
   std::uint32_t& at = held_at_[b.index];
   if (at == no_more) return dead_ = {.life = Life::dead};
@@ -33,7 +45,7 @@ HeldValue& Holdings::begin_or_dead(BufferId b) {
   unused_.pop_back();
   const Buffer& buffer = schedule_[b];
   HeldValue& held = held_[at];
-  held = {};
+  held.forget();
   if (!makers_[buffer.tensor.index].empty()) held.sums = RangedSums(buffer.range_offset, buffer.range_length);
   return held;
 }

@@ -35,6 +35,9 @@ struct HeldValue {
   bool is_clipped = false;              ///< a gradient that was scaled by the norm of all
   bool is_pooled = false;               ///< by a codec that pools, of this value
   BufferId newer = none, older = none;  ///< of the list of live ones that it is in
+
+  /// Of a buffer that nothing is known of; what lists took of memory may stay theirs.
+  void forget();
 };
 
 /// A tensor's storage of one micro-batch and replica in one memory.

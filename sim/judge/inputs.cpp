@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "sim/core/containers/in_order.h"
 #include "sim/core/slices.h"
 #include "sim/judge/holdings.h"
 #include "sim/judge/judges.h"
@@ -30,20 +31,25 @@ class InputJudge final : public Judge {
   void judge_slices(StepId s, const Op& op);
 
   VersionJudge& versions_;
-  std::map<HeldAt, Bytes> loaded_;                             ///< of network inputs, by the ops that read them first
-  std::vector<BufferId> given_;                                ///< what the step reads, writes and allocates
+  std::map<HeldAt, Bytes> loaded_;  ///< of network inputs, by the ops that read them first
+  struct Given {
+    BufferId buffer;
+    StorageId storage;
+  };
+  std::vector<Given> given_;                                   ///< what the step reads, writes and allocates
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  ///< of an input, in those: offsets and lengths
 };
 
 void InputJudge::runs_op(StepId s) {
   const Step& step = schedule_[s];
   const Op& op = graph_[step.op];
+  const std::optional<MemoryId> own = walk_.own_memory(step);
   given_.clear();
   for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
-      if (schedule_[b].memory != walk_.own_memory(step))
-        report(Rule::wrong_place, s, b, "computes in another memory than that of");
-      given_.push_back(b);
+      const Buffer& buffer = schedule_[b];
+      if (buffer.memory != own) report(Rule::wrong_place, s, b, "computes in another memory than that of");
+      given_.push_back({b, graph_[buffer.tensor].storage});
     }
   }
   load_input(s, op);
@@ -75,10 +81,11 @@ void InputJudge::judge_input(StepId s, TensorId t, std::uint32_t micro_batch) {
   std::string_view why;
   const std::uint32_t version = versions_.needed(s, t);
   bool is_reported = false;
+  const StorageId storage = graph_[t].storage;
   for (std::size_t g = 0; g < given_.size(); ++g) {
-    const BufferId b = given_[g];
+    if (given_[g].storage != storage) continue;
+    const BufferId b = given_[g].buffer;
     const Buffer& buffer = schedule_[b];
-    if (graph_[buffer.tensor].storage != graph_[t].storage) continue;
     if (g >= readable && graph_[t].kind != TensorKind::input) continue;
     const HeldValue& held = holdings_[b];
     if (held.life != Life::live) continue;  // reported as not resident
@@ -115,7 +122,7 @@ void InputJudge::judge_input(StepId s, TensorId t, std::uint32_t micro_batch) {
                   text(s) + " needs " + name() + " but reads " + text(*wrong) + " " + std::string(why));
   }
   if (ranges_.empty()) return report(Rule::missing_input, s, text(s) + " does not read " + name() + ", which it needs");
-  std::ranges::sort(ranges_);
+  put_in_order(ranges_);
   std::int64_t covered = 0;
   for (const auto& [offset, length] : ranges_) {
     if (offset <= covered) covered = std::max(covered, offset + length);
@@ -141,7 +148,7 @@ void InputJudge::judge_slices(StepId s, const Op& op) {
            text(s) + " comes before that of micro-batch " + std::to_string(later) +
                ", a later slice of its sequence, which adds to its gradients");
   }
-  for (const BufferId b : given_) {
+  for (const auto& [b, storage] : given_) {
     if (schedule_[b].tensor != *attended || !walk_.belongs(schedule_[b], step)) continue;
     for (const StepId reader : holdings_[b].readers) {
       if (walk_.ordered(reader, s) || schedule_[reader].micro_batch == step.micro_batch) continue;

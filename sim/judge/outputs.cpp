@@ -19,7 +19,7 @@ class OutputJudge final : public Judge {
  private:
   void judge_filled(StepId s, const Op& op);
   void judge_views(StepId s, const Op& op);
-  void fill_output(StepId s, const Op& op, BufferId b);
+  void fill_output(StepId s, BufferId b, HeldTensors tensors);
   std::size_t contribution(const Step& step, TensorId gradient) const;
 
   VersionJudge& versions_;
@@ -32,17 +32,22 @@ void OutputJudge::runs_op(StepId s) {
   for (const auto list : {writes, schedule_.buffers_in(step.allocates)}) {
     for (const BufferId b : list) {
       const Buffer& buffer = schedule_[b];
-      const auto of_buffer = [&](TensorId t) { return graph_[t].storage == graph_[buffer.tensor].storage; };
+      const StorageId storage = graph_[buffer.tensor].storage;
+      const auto of_buffer = [&](TensorId t) { return graph_[t].storage == storage; };
       const bool loads = graph_[buffer.tensor].kind == TensorKind::input && !holdings_[b].makers.empty() &&
                          holdings_[b].makers.front() == s;
       if (loads) continue;
-      if (std::ranges::none_of(op.outputs, of_buffer) && std::ranges::none_of(op.mutates, of_buffer)) {
+      HeldTensors tensors;
+      for (const TensorId t : op.outputs) {
+        if (of_buffer(t)) tensors.push_back(t);
+      }
+      if (tensors.empty() && std::ranges::none_of(op.mutates, of_buffer)) {
         report(Rule::wrong_output, s, b, "does not make, but fills");
         continue;
       }
       if (!walk_.belongs(buffer, step)) report(Rule::wrong_output, s, b, "fills another micro-batch's or replica's");
       if (buffer.is_packed()) report(Rule::lossy, s, b, "fills with plain values the compressed");
-      fill_output(s, op, b);
+      fill_output(s, b, std::move(tensors));
     }
   }
   for (const TensorId t : op.mutates) {
@@ -61,10 +66,11 @@ void OutputJudge::judge_filled(StepId s, const Op& op) {
   const Step& step = schedule_[s];
   for (const TensorId t : op.outputs) {
     if (graph_[t].bytes == Bytes{0} || std::ranges::find(op.saved, t) != op.saved.end()) continue;
+    const StorageId storage = graph_[t].storage;
     Bytes filled;
     for (const Slice& slice : {step.writes, step.allocates}) {
       for (const BufferId b : schedule_.buffers_in(slice)) {
-        if (graph_[schedule_[b].tensor].storage == graph_[t].storage) filled += schedule_[b].range_length;
+        if (graph_[schedule_[b].tensor].storage == storage) filled += schedule_[b].range_length;
       }
     }
     if (filled >= graph_[t].bytes) continue;
@@ -85,13 +91,10 @@ void OutputJudge::judge_views(StepId s, const Op& op) {
   }
 }
 
-void OutputJudge::fill_output(StepId s, const Op& op, BufferId b) {
+/// With these outputs of the step's op, or in place.
+void OutputJudge::fill_output(StepId s, BufferId b, HeldTensors tensors) {
   const Step& step = schedule_[s];
   const Buffer& buffer = schedule_[b];
-  HeldTensors tensors;
-  for (const TensorId t : op.outputs) {
-    if (graph_[t].storage == graph_[buffer.tensor].storage) tensors.push_back(t);
-  }
   const TensorKind kind = graph_[buffer.tensor].kind;
   if (tensors.empty()) tensors = {buffer.tensor};                                                  // an update in place
   const bool is_approximate = kind == TensorKind::parameter_gradient && holdings_[b].approximate;  // a sum stays one

@@ -132,7 +132,7 @@ bool is_served(const Walk& walk, const Step& step, const InputUse& use) {
 
 std::optional<ProductCost> product_on_packed(const Walk& walk, const Step& step) {
   const Op& op = walk.graph[step.op];
-  if (!op.uses.empty()) return std::nullopt;
+  if (walk.schedule.codecs.empty() || !op.uses.empty()) return std::nullopt;
   const auto gives = [&](BufferId b) {
     if (!walk.schedule[b].is_packed() || !may_read_packed(walk, op, b)) return false;
     const Codec& codec = walk.schedule.codecs[walk.schedule[b].codec.index];
