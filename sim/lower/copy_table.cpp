@@ -23,8 +23,21 @@ std::size_t CopyTable::slot_of(const CopyKey& k, std::uint32_t hash) const {
   return s;
 }
 
-std::uint32_t CopyTable::entry_of(const CopyKey& k) const {
-  return slots_[slot_of(k, hash_of(k))].entry;
+std::uint32_t CopyTable::searched_entry_of(const CopyKey& k) const {
+  const std::uint32_t entry = slots_[slot_of(k, hash_of(k))].entry;
+  if (entry != nobody) latest_[k.storage] = {k, entry};
+  return entry;
+}
+
+void CopyTable::fill_slot(std::size_t s, std::uint32_t hash, std::uint32_t entry) {
+  slots_[s] = {hash, entry};
+  entries_[entry].slot = static_cast<std::uint32_t>(s);
+}
+
+/// Nothing is at the key any more.
+void CopyTable::forget(const CopyKey& k) {
+  Latest& latest = latest_[k.storage];
+  if (latest.key == k) latest.entry = nobody;
 }
 
 Copy* CopyTable::find(const CopyKey& k) {
@@ -38,43 +51,51 @@ const Copy* CopyTable::find(const CopyKey& k) const {
 }
 
 std::pair<Copy*, bool> CopyTable::try_emplace(const CopyKey& k) {
+  Latest& latest = latest_[k.storage];
+  if (latest.entry != nobody && latest.key == k) return {&entries_[latest.entry].copy, false};
   if (2 * (entries_.size() - free_.size() + 1) > slots_.size()) grow();
   const std::uint32_t hash = hash_of(k);
-  Slot& slot = slots_[slot_of(k, hash)];
-  if (slot.entry != nobody) return {&entries_[slot.entry].copy, false};
-  slot = {hash, static_cast<std::uint32_t>(entries_.size())};
-  if (free_.empty()) {
+  const std::size_t s = slot_of(k, hash);
+  std::uint32_t entry = slots_[s].entry;
+  const bool is_new = entry == nobody;
+  if (is_new && free_.empty()) {
+    entry = static_cast<std::uint32_t>(entries_.size());
     entries_.emplace_back();
-  } else {
-    slot.entry = free_.back();
+  } else if (is_new) {
+    entry = free_.back();
     free_.pop_back();
   }
-  entries_[slot.entry].key = k;
-  return {&entries_[slot.entry].copy, true};
+  if (is_new) {
+    fill_slot(s, hash, entry);
+    entries_[entry].key = k;
+  }
+  latest = {k, entry};
+  return {&entries_[entry].copy, is_new};
 }
 
 void CopyTable::erase(const CopyKey& k) {
-  const std::size_t s = slot_of(k, hash_of(k));
-  EXPECTS(slots_[s].entry != nobody);
-  Copy& copy = entries_[slots_[s].entry].copy;
+  const std::uint32_t entry = entry_of(k);
+  EXPECTS(entry != nobody);
+  Copy& copy = entries_[entry].copy;
   copy.buffer = {};
   copy.maker.reset();
   copy.flows.clear();  // their room stays for the next
   copy.users.clear();
   copy.lossy = false;
   copy.holders.clear();
-  free_.push_back(slots_[s].entry);
-  empty_slot(s);
+  free_.push_back(entry);
+  forget(k);
+  empty_slot(entries_[entry].slot);
 }
 
 void CopyTable::rename(const CopyKey& from, const CopyKey& to) {
-  const std::size_t s = slot_of(from, hash_of(from));
-  const std::uint32_t entry = slots_[s].entry;
+  const std::uint32_t entry = entry_of(from);
   EXPECTS(entry != nobody && !contains(to));
-  empty_slot(s);
+  forget(from);
+  empty_slot(entries_[entry].slot);
   entries_[entry].key = to;
   const std::uint32_t hash = hash_of(to);
-  slots_[slot_of(to, hash)] = {hash, entry};
+  fill_slot(slot_of(to, hash), hash, entry);
 }
 
 void CopyTable::grow() {
@@ -84,7 +105,7 @@ void CopyTable::grow() {
     if (each.entry == nobody) continue;
     std::size_t s = home_of(each.hash);
     while (slots_[s].entry != nobody) s = (s + 1) & (slots_.size() - 1);
-    slots_[s] = each;
+    fill_slot(s, each.hash, each.entry);
   }
 }
 
@@ -94,7 +115,7 @@ void CopyTable::empty_slot(std::size_t hole) {
   for (std::size_t s = (hole + 1) & mask; slots_[s].entry != nobody; s = (s + 1) & mask) {
     const std::size_t from_home = (s - home_of(slots_[s].hash)) & mask, from_hole = (s - hole) & mask;
     if (from_home < from_hole) continue;
-    slots_[hole] = slots_[s];
+    fill_slot(hole, slots_[s].hash, slots_[s].entry);
     hole = s;
   }
   slots_[hole] = {};

@@ -66,6 +66,9 @@ struct Copy {
 
 class CopyTable {
  public:
+  /// Of keys of so many storages.
+  explicit CopyTable(std::size_t storages) : latest_(storages) {}
+
   bool contains(const CopyKey& k) const { return entry_of(k) != nobody; }
   Copy* find(const CopyKey&);
   const Copy* find(const CopyKey&) const;
@@ -81,7 +84,13 @@ class CopyTable {
 
   struct Entry {
     CopyKey key;
+    std::uint32_t slot = 0;
     Copy copy;
+  };
+  /// Which of a storage's copies was asked for last: it often is again.
+  struct Latest {
+    CopyKey key;
+    std::uint32_t entry = nobody;
   };
   /// Of a table that is probed one slot after the other.
   struct Slot {
@@ -91,13 +100,20 @@ class CopyTable {
   static std::uint32_t hash_of(const CopyKey&);
   std::size_t home_of(std::uint32_t hash) const { return hash & (slots_.size() - 1); }
   std::size_t slot_of(const CopyKey&, std::uint32_t hash) const;  ///< that has the key, or is the first free one
-  std::uint32_t entry_of(const CopyKey&) const;
+  std::uint32_t entry_of(const CopyKey& k) const {
+    const Latest& latest = latest_[k.storage];
+    return latest.entry != nobody && latest.key == k ? latest.entry : searched_entry_of(k);
+  }
+  std::uint32_t searched_entry_of(const CopyKey&) const;
+  void fill_slot(std::size_t, std::uint32_t hash, std::uint32_t entry);
+  void forget(const CopyKey&);
   void grow();
   void empty_slot(std::size_t);
 
   std::vector<Slot> slots_{std::size_t{1} << 10U};  // a power of two, at most half of them taken
   std::deque<Entry> entries_;
-  std::vector<std::uint32_t> free_;  // entries without a slot
+  std::vector<std::uint32_t> free_;     // entries without a slot
+  mutable std::vector<Latest> latest_;  // by storage
 };
 
 }  // namespace plimsoll

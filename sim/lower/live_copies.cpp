@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 LiveCopies::LiveCopies(const Problem& problem, std::span<const Tape> tapes)
-    : problem_(problem), graph_(problem.graph), routes_(problem.platform) {
+    : problem_(problem), graph_(problem.graph), live_(graph_.storages), routes_(problem.platform) {
   chunks_.resize(graph_.storages, 1);
   homes_.resize(graph_.storages, {place::device});
   at_.resize(problem.platform.devices.size());
@@ -28,23 +28,9 @@ LiveCopies::LiveCopies(const Problem& problem, std::span<const Tape> tapes)
 
 // --- where things are
 
-CopyKey LiveCopies::key(TensorId t, std::uint32_t micro_batch, MemoryId memory) const {
-  const bool one_a_micro_batch = per_micro_batch(graph_[t].kind);
-  return {graph_[t].storage.index, one_a_micro_batch ? micro_batch : 0, memory.index};
-}
-
-CopyKey LiveCopies::key_at(TensorId t, std::uint32_t micro_batch, DeviceId device, MemoryId place) {
-  const MemoryId memory = memory_at(device, place);
-  CopyKey k = key(t, micro_batch, memory);
-  if (memory != memory_of(device) && per_micro_batch(graph_[t].kind)) k.from = device.index + 1;
-  return k;
-}
-
-MemoryId LiveCopies::memory_at(DeviceId device, MemoryId place) {
-  const std::size_t relative = place::device.index - place.index;
-  if (relative >= relative_places) return place;
-  std::optional<MemoryId>& known = at_[device.index][relative];
-  if (!known) known = plimsoll::memory_at(problem_.platform, device, place);
+MemoryId LiveCopies::asked_memory_at(DeviceId device, MemoryId place) {
+  std::optional<MemoryId>& known = at_[device.index][place::device.index - place.index];
+  known = plimsoll::memory_at(problem_.platform, device, place);
   if (known) return *known;
   const std::string &platform = problem_.platform.name, &name = problem_.platform[device].name;
   throw CannotLower{place == place::host
@@ -97,6 +83,15 @@ void LiveCopies::make_resident(TensorId t, const CopyKey& k) {
 bool LiveCopies::fills_inputs(const NewStep& step) const {
   return std::ranges::any_of(step.allocates,
                              [&](BufferId b) { return graph_[builder_[b].tensor].kind == TensorKind::input; });
+}
+
+std::pair<Copy*, bool> LiveCopies::found_or_made_by(NewStep& step, TensorId t, const CopyKey& k) {
+  const auto [copy, is_new] = live_.try_emplace(k);
+  if (is_new) {
+    copy->buffer = new_buffer(t, k);
+    step.allocates.push_back(copy->buffer);
+  }
+  return {copy, is_new};
 }
 
 Copy& LiveCopies::made_by(NewStep& step, TensorId t, const CopyKey& k) {

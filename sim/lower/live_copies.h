@@ -32,10 +32,23 @@ class LiveCopies {
 
   MemoryId memory_of(DeviceId device) const { return problem_.platform[device].memory; }
   /// The memory at a place, seen from the device; there must be one.
-  MemoryId memory_at(DeviceId, MemoryId place);
-  CopyKey key(TensorId, std::uint32_t micro_batch, MemoryId) const;
+  MemoryId memory_at(DeviceId device, MemoryId place) {
+    const std::size_t relative = place::device.index - place.index;
+    if (relative >= relative_places) return place;
+    const std::optional<MemoryId>& known = at_[device.index][relative];
+    return known ? *known : asked_memory_at(device, place);
+  }
+  CopyKey key(TensorId t, std::uint32_t micro_batch, MemoryId memory) const {
+    const Tensor& tensor = graph_[t];
+    return {tensor.storage.index, per_micro_batch(tensor.kind) ? micro_batch : 0, memory.index};
+  }
   /// Of the device's copy at a place.
-  CopyKey key_at(TensorId, std::uint32_t micro_batch, DeviceId, MemoryId place);
+  CopyKey key_at(TensorId t, std::uint32_t micro_batch, DeviceId device, MemoryId place) {
+    const MemoryId memory = memory_at(device, place);
+    CopyKey k = key(t, micro_batch, memory);
+    if (memory != memory_of(device) && per_micro_batch(graph_[t].kind)) k.from = device.index + 1;
+    return k;
+  }
   /// By a host's processor; throws where the platform does not say how fast that is.
   Seconds duration_at(MemoryId host, OpId) const;
   std::uint32_t chunks_of(TensorId t) const { return chunks_[graph_[t].storage.index]; }
@@ -58,6 +71,8 @@ class LiveCopies {
 
   /// Whether an input of the network appears in the step.
   bool fills_inputs(const NewStep&) const;
+  /// What is there, or a new buffer that the step allocates; whether it is new.
+  std::pair<Copy*, bool> found_or_made_by(NewStep&, TensorId, const CopyKey&);
   /// A new buffer that the step allocates.
   Copy& made_by(NewStep&, TensorId, const CopyKey&);
 
@@ -138,6 +153,7 @@ class LiveCopies {
   std::optional<Way> way_of_release(const Copy&, StepId last) const;
 
   static constexpr std::size_t relative_places = 3;
+  MemoryId asked_memory_at(DeviceId, MemoryId place);
 
   const Problem& problem_;
   const Graph& graph_;

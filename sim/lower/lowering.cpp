@@ -200,6 +200,7 @@ class Lowering {
         graph_(problem.graph),
         partition_(partition),
         tapes_(tapes),
+        timed_(graph_.ops.size()),
         last_turns_(tapes.size()),
         first_backward_(tapes.size()),
         copies_(problem, tapes),
@@ -460,6 +461,15 @@ class Lowering {
     return collective_of(op)->kind == CollectiveKind::shift ? 1 : 0;
   }
 
+  /// A run of another micro-batch takes as long.
+  Seconds known_duration(OpId op, DeviceId device, Saving saving, std::uint32_t implementation) {
+    std::optional<Timed>& timed = timed_[op.index][saving == Saving::nothing ? 0 : 1];
+    if (!timed || timed->device != device || timed->implementation != implementation) {
+      timed = Timed{device, implementation, duration_on(problem_, op, device, saving, implementation)};
+    }
+    return timed->seconds;
+  }
+
   /// On the device in the tape's order, or beside that; elsewhere after its compute before, in the time that the
   /// processor takes.
   void run(const Action& action, PartId by, std::uint32_t micro_batch, Backprop backprop) {
@@ -481,8 +491,8 @@ class Lowering {
     step.op = id;
     step.implementation = action.implementation;
     step.micro_batch = micro_batch;
-    step.work.seconds = on_device ? duration_on(problem_, id, here.device, saving, action.implementation)
-                                  : copies_.duration_at(memory, id);
+    step.work.seconds =
+        on_device ? known_duration(id, here.device, saving, action.implementation) : copies_.duration_at(memory, id);
     step.memory_bound = on_device && !is_beside && is_memory_bound(graph_, op, problem_.platform[here.device]);
     const bool goes_first = is_pinned_to_host(op) || (is_beside && op.phase == Phase::update);
     if (on_device && !is_beside) {
@@ -523,10 +533,10 @@ class Lowering {
       makes_gradient |= gradient;
       for (CopyKey k = copies_.key_at(t, micro_batch, here.device, action.at); k.chunk < copies_.chunks_of(t);
            ++k.chunk) {
-        Copy* found = copies_.find(k);
-        if (found == nullptr) {
+        const auto [found, is_new] = copies_.found_or_made_by(step, t, k);
+        if (is_new) {
           new_gradient |= gradient;
-          used.emplace_back(t, &copies_.made_by(step, t, k));
+          used.emplace_back(t, found);
           copies_.hold(t, *used.back().second, by);
         } else if (gradient) {
           step.writes.push_back(found->buffer);
@@ -604,10 +614,17 @@ class Lowering {
     }
   }
 
+  struct Timed {
+    DeviceId device;
+    std::uint32_t implementation;
+    Seconds seconds;
+  };
+
   const Problem& problem_;
   const Graph& graph_;
   const Partition& partition_;
   std::span<const Tape> tapes_;
+  std::vector<std::array<std::optional<Timed>, 2>> timed_;          // by op, where it ran last: without, with saving
   std::vector<std::array<Piece, piece_names>> pieces_;              // by part and name
   std::vector<std::array<std::uint32_t, piece_names>> last_turns_;  // by part and piece: the micro-batch
   std::vector<std::size_t> micro_batches_;                          // by part: how many it takes

@@ -26,9 +26,9 @@ CopyKey key_of(const Known::key_type& k) {
 TEST_CASE("a table of live buffers holds what a map holds, each where it was put", "[copies]") {
   for (const RandomCase seed : random_cases(1, 20)) {
     std::mt19937_64 random(seed);
-    CopyTable table;
-    Known known;
     const std::uint32_t storages = seed % 2 == 0 ? 3 : 400;
+    CopyTable table(storages);
+    Known known;
     for (std::uint32_t step = 0; step < 20'000; ++step) {
       const auto any = [&](std::uint64_t below) { return static_cast<std::uint32_t>(random() % below); };
       const Known::key_type k{any(storages), any(20), any(2)};
