@@ -18,8 +18,10 @@ bool dies(const Graph& graph, TensorId t) {
   return per_micro_batch(graph[t].kind);
 }
 
-Touched touched_by(const Graph& graph, const Action& action) {
-  Touched touched;
+/// In the room that was there for an action before.
+void note_touched(const Graph& graph, const Action& action, Touched& touched) {
+  touched.reads.clear();
+  touched.makes.clear();
   switch (action.kind) {
     case ActionKind::run: {
       if (action.at != place::device) break;
@@ -27,8 +29,6 @@ Touched touched_by(const Graph& graph, const Action& action) {
       const auto shares = [&](TensorId out) {
         return std::ranges::any_of(op.inputs, [&](TensorId in) { return graph[in].storage == graph[out].storage; });
       };
-      touched.reads.reserve(op.inputs.size());
-      touched.makes.reserve(op.outputs.size());
       for (const TensorId t : op.inputs) {
         if (dies(graph, t)) touched.reads.push_back(t);
       }
@@ -57,7 +57,6 @@ Touched touched_by(const Graph& graph, const Action& action) {
     case ActionKind::cut:
       break;
   }
-  return touched;
 }
 
 }  // namespace
@@ -117,8 +116,9 @@ Tape with_drops(const Graph& graph, Tape tape) {
   std::vector<Action> reversed;
   reversed.reserve(3 * tape.actions.size());
   std::vector<TensorId> last_used;
+  Touched touched;
   for (std::size_t a = tape.actions.size(); a-- > 0;) {
-    const Touched touched = touched_by(graph, tape.actions[a]);
+    note_touched(graph, tape.actions[a], touched);
     last_used.clear();
     const auto note = [&](TensorId t) {
       if (!read_later[graph[t].storage.index]) last_used.push_back(t);

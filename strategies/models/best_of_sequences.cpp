@@ -38,16 +38,13 @@ std::size_t fewest_runs_of_fastest(const TapeFamily& family) {
 }
 
 TapeFamily tapes_of(const PartTask& task, const SequenceFamily& family) {
-  const Part& part = task.part();
-  const auto tape = [&task, &family, chain = chain_part(task.problem, part)](std::size_t k) {
-    const ChainModel model = chain_model(task.problem, chain);
+  const ChainPart chain = chain_part(task.problem, task.part());
+  const auto tape = [&task, &family, chain, model = chain_model(task.problem, chain)](std::size_t k) {
     return chain_tape(task.problem, task.partition, task.id, chain,
                       without_forbidden_repeats(model, family.sequence(k)));
   };
   TapeFamily tapes{family.name, {}, tape};
-  for (std::size_t k = 0; k < family.count; ++k) {
-    tapes.costs.push_back(tape_cost(task.problem, part, tape(k)));
-  }
+  for (std::size_t k = 0; k < family.count; ++k) tapes.costs.push_back(tape_cost(task.problem, task.part(), tape(k)));
   return tapes;
 }
 

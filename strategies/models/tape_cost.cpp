@@ -74,6 +74,7 @@ class TapeWalk {
       }
     }
     gradients_exist_ = true;
+    is_first_ = false;
   }
 
   /// Where updates run on the device, once the tape has ended.
@@ -174,7 +175,8 @@ class TapeWalk {
     make(t, packs ? action.form : Form{Form::Kind::restored, action.form.codec});
     peak_ = std::max(peak_, live_ + cost.workspace);
     const Device& device = problem_.platform[part_.device];
-    time_ += packs ? pack_time(codec, graph_, graph_[t], device) : unpack_time(codec, graph_, graph_[t], device);
+    if (is_first_)
+      time_ += packs ? pack_time(codec, graph_, graph_[t], device) : unpack_time(codec, graph_, graph_[t], device);
   }
 
   bool is_there(TensorId t) const {
@@ -208,9 +210,9 @@ class TapeWalk {
       }
       make(t);
     }
-    const bool existed = backprop_ == Backprop::by_stage ? !new_gradient : gradients_exist_;
-    const bool accumulates = makes_gradient && existed;
+    const bool accumulates = makes_gradient && (backprop_ == Backprop::by_stage ? !new_gradient : gradients_exist_);
     peak_ = std::max(peak_, live_ + workspace(op, saving, accumulates, action.implementation, backprop_));
+    if (!is_first_) return;
     const Seconds alone =
         (loads ? duration_on : duration_again_on)(problem_, action.op, part_.device, saving, action.implementation);
     time_ += within(backprop_, op, graph_.source, problem_.platform[part_.device], alone);
@@ -225,7 +227,8 @@ class TapeWalk {
   std::vector<bool> made_here_;  // by storage: gradients of parameters
   Bytes live_, in_flight_, peak_, kept_, kept_for_weights_;
   PieceName piece_ = PieceName::forward;
-  Seconds time_;
+  Seconds time_;  // of the first run
+  bool is_first_ = true;
   Backprop backprop_ = Backprop::by_stage;
   bool gradients_exist_ = false;  // before the backward
 };
@@ -235,9 +238,8 @@ class TapeWalk {
 TapeCost tape_cost(const Problem& problem, const Part& part, const Tape& tape) {
   TapeWalk walk(problem, part, tape);
   walk.run(tape);
-  const Seconds once = walk.time();
   if (problem.micro_batches > 1) walk.run(tape);
-  Seconds all = static_cast<double>(problem.micro_batches) * once;
+  Seconds all = static_cast<double>(problem.micro_batches) * walk.time();
   for (std::size_t o = 0; o < problem.graph.ops.size(); ++o) {
     if (problem.graph.ops[o].phase != Phase::update) continue;
     all += duration_on(problem, id_at<OpId>(o), part.device, Saving::keep);
