@@ -290,11 +290,11 @@ std::variant<Chain, Graph> made_by(const Generator& generator, std::string_view 
 }  // namespace
 
 bool is_synthetic(std::string_view reference) {
-  Settings settings;
+  static const std::vector<std::string> formulas = synthetic_names();  // whose options take long to list
   const std::string_view name = reference_name(reference);
   if (name == hf_config) return reference.size() > name.size();  // a file may have that name
   return std::ranges::find(named_models(), name, &NamedModel::name) != named_models().end() ||
-         std::ranges::any_of(generators(settings), [&](const Generator& each) { return each.name == name; });
+         std::ranges::find(formulas, name) != formulas.end();
 }
 
 std::variant<Chain, Graph> synthetic_model(std::string_view reference) {

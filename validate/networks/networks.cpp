@@ -105,9 +105,13 @@ void check_combination(std::string_view reference, const Settings& s) {
 }  // namespace
 
 bool is_network(std::string_view reference) {
-  Settings settings;
-  return std::ranges::any_of(builders(settings),
-                             [&](const NamedBuilder& each) { return each.name == reference_name(reference); });
+  static const std::vector<std::string> names = [] {
+    Settings settings;
+    std::vector<std::string> all;
+    for (const NamedBuilder& each : builders(settings)) all.emplace_back(each.name);
+    return all;
+  }();
+  return std::ranges::find(names, reference_name(reference)) != names.end();
 }
 
 NamedNetwork named_network(std::string_view reference, std::optional<Optimizers> updates) {
