@@ -336,7 +336,7 @@ class Runs:
             step.watch = watch
             with self.precision():
                 return step(self.inputs, self.targets)
-        run.peak_with_buckets = lambda: step.peak_with_buckets() if step.exchanges else 0
+        run.peak_with_ranks = lambda: step.peak_with_ranks() if step.exchanges else 0
         return run
 
     def plain_on(self, model):
@@ -439,7 +439,7 @@ class Runs:
         profile = self.profile(step, plan) if plan["backward"] == "by_stage" and not self.task.get("replicas") else None
         on_cpu = self.task["device"] == "cpu"
         time_ = predicted["one_after_the_other_s" if on_cpu else "makespan_s"]
-        peak = max(predicted["one_after_the_other_peak_bytes" if on_cpu else "peak_bytes"], step.peak_with_buckets())
+        peak = max(predicted["one_after_the_other_peak_bytes" if on_cpu else "peak_bytes"], step.peak_with_ranks())
         row = {"strategy": of["strategy"], "budget_bytes": of["budget_bytes"], **same,
                "predicted": {"seconds": time_, "relative": 1.0 if plan["backward"] == "in_one_call" else time_ / self.task["plain_s"],
                              "peak_bytes": peak},

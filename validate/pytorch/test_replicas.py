@@ -5,10 +5,6 @@
 """
 
 import copy
-import os
-import pickle
-import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -23,6 +19,7 @@ try:
 
     import hand_plans
     import models
+    import processes
 
     from plimsoll.torch import Refused, apply
     from plimsoll.torch.replicas import Exchange, Replicas
@@ -31,34 +28,6 @@ except ModuleNotFoundError as error:
     left_out.end_without(error)
 
 torch.set_num_threads(1)
-RANKS = 2
-
-
-def join(rank, ranks, folder):
-    """They find each other by a file: torch as Debian builds it has not every kind of store."""
-    dist.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=ranks)
-
-
-def part_of(tensor, rank):
-    """Another batch on each rank."""
-    return tensor.roll(rank + 1, 0) if tensor.dtype == torch.int64 else tensor + rank
-
-
-def in_processes(task):
-    """What `task` of this file returns on each rank."""
-    with tempfile.TemporaryDirectory() as folder:
-        running = [subprocess.Popen([sys.executable, __file__, "--rank", str(rank), task, folder]) for rank in range(RANKS)]
-        codes = [one.wait(timeout=120) for one in running]
-        if any(codes):
-            raise AssertionError(f"{task}: exit codes {codes}")
-        found = []
-        for rank in range(RANKS):
-            with open(f"{folder}/{rank}", "rb") as file:
-                found.append(pickle.load(file))
-        return found
-
-
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # of the processes too: a machine may not know its own name
 
 # --- what a rank does ---------------------------------------------------------------------------------------------------------------------
 
@@ -77,7 +46,7 @@ def trained_as_by_ddp(rank):
         other = DistributedDataParallel(copy.deepcopy(model))
         step = apply(model, plan, loss=loss, replicas=Replicas(bucket_bytes=1 << 18))
         optimizers = [torch.optim.SGD(one.parameters(), 0.01, momentum=0.9) for one in (other, model)]
-        x, y = part_of(inputs, rank), part_of(targets, rank)
+        x, y = processes.part_of(inputs, rank), processes.part_of(targets, rank)
         for iteration in range(2):
             values = []
             for train in (lambda: plainly(other, loss, x, y), lambda: step(x, y)):
@@ -109,8 +78,8 @@ def accumulated(rank):
     other = DistributedDataParallel(copy.deepcopy(model))
     replicas = Replicas()
     step = apply(model, plan, loss=loss, replicas=replicas)
-    for train, no_sync in ((lambda: plainly(other, loss, part_of(inputs, rank), part_of(targets, rank)), other.no_sync),
-                           (lambda: step(part_of(inputs, rank), part_of(targets, rank)), replicas.no_sync)):
+    for train, no_sync in ((lambda: plainly(other, loss, processes.part_of(inputs, rank), processes.part_of(targets, rank)), other.no_sync),
+                           (lambda: step(processes.part_of(inputs, rank), processes.part_of(targets, rank)), replicas.no_sync)):
         torch.manual_seed(3)
         with no_sync():
             train()
@@ -124,7 +93,7 @@ def in_micro_batches(rank):
     staged = split(copy.deepcopy(model), inputs[:2], loss=loss, targets=targets[:2])
     saved = hand_plans.saved_bytes(staged, inputs[:2], targets[:2])
     plan = hand_plans.plan_of(staged, hand_plans.segments(len(staged.stages), 2), saved, micro_batches=2)
-    other, x, y = DistributedDataParallel(copy.deepcopy(model)), part_of(inputs, rank), part_of(targets, rank)
+    other, x, y = DistributedDataParallel(copy.deepcopy(model)), processes.part_of(inputs, rank), processes.part_of(targets, rank)
     torch.manual_seed(3)
     apply(model, plan, loss=loss, replicas=True)(x, y)
     torch.manual_seed(3)
@@ -194,26 +163,26 @@ class TwoProcesses(unittest.TestCase):
     @eleventh(5)
     def test_bits_are_those_of_ddp(self):
         """Losses, gradients, parameters and running statistics after two optimizer steps, on both ranks."""
-        for differs, compared in in_processes("trained_as_by_ddp"):
+        for differs, compared in processes.results_of(__file__, "trained_as_by_ddp"):
             self.assertEqual(differs, [])
             self.assertGreater(compared, 300)
 
     @eleventh(8)
     def test_accumulation_other_plans_and_other_models(self):
-        for rank, (same, same_in_parts, (routed, without), why, why_outside) in enumerate(in_processes("every_task")):
+        for rank, (same, same_in_parts, (routed, without), why, why_outside) in enumerate(processes.results_of(__file__, "every_task")):
             self.assertTrue(same)
             self.assertTrue(same_in_parts)
             self.assertTrue(routed)
             self.assertEqual(without, ["layers.2.weight", "layers.2.bias"])
             self.assertIn("rank 1 has other parameters", why)
-            self.assertEqual(why_outside, "replicas: rank 1 is not in the group: only its ranks average their gradients" if rank else "")
+            self.assertEqual(why_outside, "replicas: rank 1 is not in the group: only its ranks train the model" if rank else "")
 
 
 class OneProcess(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        join(0, 1, cls.folder.name)
+        processes.join(0, 1, cls.folder.name)
 
     @classmethod
     def tearDownClass(cls):
@@ -246,11 +215,11 @@ class OneProcess(unittest.TestCase):
             alive = sum(of.do == "forward" for of in step.plan.actions[:number + 1]) - sum(of.do == "backward" for of in step.plan.actions[:number])
             object.__setattr__(action, "peak_bytes", alive * 1_000_000)
             object.__setattr__(action, "after_bytes", (alive - (action.do == "backward")) * 1_000_000)
-        self.assertEqual(step.peak_with_buckets(), len(step.staged.stages) * 1_000_000)
+        self.assertEqual(step.peak_with_ranks(), len(step.staged.stages) * 1_000_000)
         for action in step.plan.actions:
             if (action.do, action.stage) == ("backward", 0):
                 object.__setattr__(action, "peak_bytes", 9_000_000)
-        self.assertEqual(step.peak_with_buckets(), 9_000_000 + 2 * 4 * (2 * 10_100 + 4) + 4)  # and the loss
+        self.assertEqual(step.peak_with_ranks(), 9_000_000 + 2 * 4 * (2 * 10_100 + 4) + 4)  # and the loss
 
     def test_a_step_that_fails_leaves_no_buckets_and_no_hooks(self):
         model, step, x = self.planned(replicas=True)
@@ -286,12 +255,5 @@ class WithoutGroup(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--rank"]:
-        own, (what, folder) = int(sys.argv[2]), sys.argv[3:]
-        join(own, RANKS, folder)
-        result = globals()[what](own)
-        dist.destroy_process_group()
-        with open(f"{folder}/{own}", "wb") as output:
-            pickle.dump(result, output)
-        sys.exit(0)
+    processes.end_as_rank(globals())
     unittest.main()

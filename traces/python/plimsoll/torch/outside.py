@@ -43,10 +43,10 @@ def is_fake(tensor):
 
 
 def has_storage(tensor):
-    """Not so of the undefined tensor, with which torch 2 stands in for a gradient that is none."""
+    """Not so of the undefined tensor, with which torch 2 stands in for a gradient that is none, nor of what holds others (a DTensor)."""
     try:
-        storage_of(tensor)
-    except NotImplementedError:
+        storage_of(tensor).data_ptr()
+    except (NotImplementedError, RuntimeError):
         return False
     return True
 

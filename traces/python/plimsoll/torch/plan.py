@@ -61,6 +61,7 @@ class Plan:
         self.in_one_call = field(text, "backward", str, where) == "in_one_call"
         self.predicted = field(text, "predicted", dict, where)
         self.strategy = text.get("strategy", "")
+        self.has_gradients = text.get("gradients", "new") == "existing"  # counted as there before the step
         self.is_at_most = False  # whether it is run for smaller inputs than it was made for
         self.values = {}
         for k, value in enumerate(field(text, "values", list, where)):

@@ -10,8 +10,8 @@ from .versions import has_hook_on_gradient, is_compiled, why_no_compile
 
 WRAPPERS = {
     "DistributedDataParallel": "exchanges gradients in hooks that expect one backward (with replicas=True a step exchanges them itself)",
-    "FullyShardedDataParallel": "gathers and frees parameters around each forward and backward",
-    "FSDPModule": "gathers and frees parameters around each forward and backward",
+    "FullyShardedDataParallel": "gathers and frees parameters around each forward and backward (with sharded=True a step does so itself)",
+    "FSDPModule": "gathers and frees parameters around each forward and backward (with sharded=True a step does so itself)",
     "DataParallel": "runs copies on several devices",
     "OptimizedModule": "is compiled as a whole",
     "DeepSpeedEngine": "has an engine of its own",

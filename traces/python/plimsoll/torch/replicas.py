@@ -10,13 +10,12 @@ backward has made all that is in it, as DistributedDataParallel does in plain tr
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 
 import torch
 
 from .errors import Refused
 from .nodes import node_of
+from .ranks import Ranks
 
 FIRST_BYTES = 1 << 20  # of the first bucket: it leaves early, and so do those behind it
 
@@ -49,7 +48,7 @@ class Bucket:
         return self.flat[self.places[id(parameter)][1]]
 
 
-class Replicas:
+class Replicas(Ranks):
     """How the ranks of a process group average gradients.
 
     group: ProcessGroup of the replicas; None: all ranks
@@ -58,18 +57,10 @@ class Replicas:
     """
 
     def __init__(self, group=None, bucket_bytes=25 << 20, broadcast_buffers=True):
-        import torch.distributed as dist  # absent from some builds of torch
-        if not dist.is_available() or not dist.is_initialized():
-            raise Refused("replicas: torch.distributed is not initialized: call init_process_group before")
+        super().__init__("replicas", group)
         if bucket_bytes < 1:
             raise Refused(f"replicas: bucket_bytes: expected at least 1, found {bucket_bytes}")
-        self.dist, self.group = dist, group
-        self.ranks = dist.get_world_size(group)
-        if self.ranks < 1:
-            raise Refused(f"replicas: rank {dist.get_rank()} is not in the group: only its ranks average their gradients")
-        self.first = 0 if group is None else dist.get_global_rank(group, 0)
         self.bucket_bytes, self.broadcast_buffers = bucket_bytes, broadcast_buffers
-        self.exchanges = True
 
     @contextlib.contextmanager
     def no_sync(self):
@@ -80,33 +71,14 @@ class Replicas:
         finally:
             self.exchanges = before
 
-    def broadcast(self, tensors):
-        """Those of the first rank go to all; of each dtype together."""
-        kinds = {}
-        for tensor in tensors:
-            kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())
-        for alike in kinds.values():
-            flat = torch.cat([tensor.reshape(-1) for tensor in alike])
-            self.dist.broadcast(flat, self.first, group=self.group)
-            for tensor, piece in zip(alike, flat.split([tensor.numel() for tensor in alike])):
-                tensor.copy_(piece.view(tensor.shape))
-
-    def refuse_others(self, model):
-        """Where the ranks' models differ."""
-        own = [[name, list(parameter.shape), str(parameter.dtype), parameter.requires_grad] for name, parameter in model.named_parameters()]
-        own += [[name, list(tensor.shape), str(tensor.dtype)] for name, tensor in model.named_buffers()]
-        digest = hashlib.sha256(json.dumps([own, self.bucket_bytes]).encode()).hexdigest()
-        found = [None] * self.ranks
-        self.dist.all_gather_object(found, digest, group=self.group)
-        for rank, other in enumerate(found):
-            if other != found[0]:
-                raise Refused(f"replicas: rank {rank} has other parameters, buffers, frozen ones or buckets than rank 0: all ranks train the same model")
-
     def begin(self, model):
-        """Once: the same model everywhere, with the values of the first rank."""
-        self.refuse_others(model)
-        with torch.no_grad():
-            self.broadcast([*model.parameters(), *model.buffers()])
+        super().begin(model, self.bucket_bytes)
+
+    def exchange_of(self, model):
+        return Exchange(self, model)
+
+    def whole(self):
+        return contextlib.nullcontext()
 
     def buckets_of(self, parameters):
         """Of trained ones, the last first, as a backward reaches them; of one dtype each."""
@@ -196,9 +168,9 @@ class Exchange:
                 found.setdefault(done[id(parameter)], []).append(parameter)
         return found
 
-    def bring_by_hooks(self):
-        """In the backward that follows, behind autograd's own sum."""
-        for parameter in self.trained:
+    def before_whole_backward(self, _, is_last):
+        """In the last one gradients leave by hooks, behind autograd's own sum."""
+        for parameter in self.trained if is_last else ():
             node = node_of(parameter)
             self.hooks.append((node, node.register_hook(lambda *_, parameter=parameter: self.bring([parameter]))))
 
@@ -218,6 +190,9 @@ class Exchange:
         return sum(bucket.bytes() for bucket in self.buckets if bucket.flat is not None)
 
     # --- what it takes ----------------------------------------------------------------------------------------------------------------
+
+    def resident_bytes(self, plan, _):
+        return plan.predicted["resident_bytes"]
 
     def peak_bytes(self, plan, staged, loss_bytes):
         """The most that the plan's actions and the buckets of their time need together. A bucket is there from its first gradient on: in a plan by stages

@@ -95,7 +95,7 @@ class Report:
     is_at_most: bool = False  # whether inputs were smaller than those that the plan was made for
     promised_host_bytes: int = 0  # the most that copies have on the host at one time
     host_bytes: int = 0  # of the buffers that are there for them, kept from step to step by their sizes
-    is_of_replicas: bool = False  # the promised peak has the buckets of their gradients, the promised time no exchange of them
+    ranks: str = ""  # "replicas" or "sharded": the promised peak has what they exchange, the promised time has not
 
     def __str__(self):
         if not self.steps:
@@ -112,23 +112,24 @@ class Report:
         if self.promised_host_bytes or self.host_bytes:
             lines += [f"  host   promised {told_bytes(self.promised_host_bytes)}{most}, taken {told_bytes(self.host_bytes)}"
                       f"{told_off(self.host_bytes, self.promised_host_bytes)}"]
-        if self.is_of_replicas:
-            lines += ["  buckets of the replicas' gradients are in the promised peak; their exchange is not in the promised time"]
+        if self.ranks:
+            what = {"replicas": "buckets of the replicas' gradients are", "sharded": "this rank's parts of parameters and gradients, and what is gathered of others, are"}
+            lines += [f"  {what[self.ranks]} in the promised peak; the exchange is not in the promised time"]
         return "\n".join(lines + [f"  {line}" for line in self.advice])
 
 
-def report_of(plan, counts, host_bytes=0, with_buckets=None):
-    """`counts`: of the steps by this plan; `host_bytes`: of the buffers that are there for its copies; `with_buckets`: the peak of its actions with the
-    buckets of replicas."""
+def report_of(plan, counts, host_bytes=0, ranks="", with_ranks=None, resident_bytes=None):
+    """`counts`: of the steps by this plan; `host_bytes`: of the buffers that are there for its copies; of ranks that exchange: "replicas" or "sharded", the peak
+    of the plan's actions with what they exchange, and the bytes that are resident with them."""
     on_cpu = counts.device.type == "cpu"
     predicted, took = plan.predicted, list(counts.took)
     promised_s = predicted.get("one_after_the_other_s" if on_cpu else "makespan_s")
     promised_peak = predicted.get("one_after_the_other_peak_bytes" if on_cpu else "peak_bytes")
-    if promised_peak is not None and with_buckets is not None:
-        promised_peak = max(promised_peak, with_buckets)
-    known = predicted["resident_bytes"] + predicted.get("input_bytes", 0)
+    if promised_peak is not None and ranks:
+        promised_peak = with_ranks if ranks == "sharded" else max(promised_peak, with_ranks)
+    known = (predicted["resident_bytes"] if resident_bytes is None else resident_bytes) + predicted.get("input_bytes", 0)
     report = Report(plan.strategy, len(took), promised_s, None, None, promised_peak, None, None, resident_set_bytes(), [], plan.is_at_most,
-                    predicted.get("host_peak_bytes", 0), host_bytes, with_buckets is not None)
+                    predicted.get("host_peak_bytes", 0), host_bytes, ranks)
     if not took:
         return report
     report.taken_s = statistics.median(one.seconds() for one in took)

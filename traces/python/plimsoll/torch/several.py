@@ -13,7 +13,8 @@ from .errors import Refused
 from .plan import WrongPlan
 from .questions import OtherAnswer
 from .recorder import loss_of, named_inputs
-from .replicas import Exchange, replicas_of
+from .replicas import replicas_of
+from .sharded import sharded_of
 from .stages import InARow, named_arguments
 from .step import micro_batches
 
@@ -21,7 +22,7 @@ OTHERWISE = ("refuse", "plain", "at most")
 MOST_KEPT = 16  # steps for smaller inputs: each takes a cut of the model, and then is there
 
 
-def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=False, compile=False, replicas=None):
+def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=False, compile=False, replicas=None, sharded=None):
     """Make `step`, which trains `model` for one step by `plan`: `value = step(inputs, targets, scale=1.0)`.
 
     model: the nn.Module that was measured, or the list of modules
@@ -34,6 +35,8 @@ def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=Fal
     compile: stages are run by torch.compile (torch 2), as they were when they were measured with --compile
     replicas: True, a ProcessGroup, or plimsoll.torch.replicas.Replicas: each rank trains its part of the batch by its plan, and gradients are averaged
         over the ranks, in buckets, while the backward goes on; parameters and buffers are those of the first rank from here on
+    sharded: True, a ProcessGroup, or plimsoll.torch.sharded.Sharded: as replicas, and each rank keeps a part of each parameter, of its gradient and of the
+        optimizer's states: the model's parameters are these parts, flat, from here on, so make the optimizer behind it
 
     The step takes
     inputs: what the model is called with: a tensor, a tuple of arguments, or a dict of arguments by name. Shapes and dtypes are those of the
@@ -54,10 +57,15 @@ def apply(model, plan, loss=None, limit=None, otherwise="refuse", cuda_graph=Fal
     if not plans:
         raise WrongPlan("plan: expected a plan or several, found an empty list")
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
-    replicas = replicas_of(replicas)
-    steps = [step.apply(whole, one, loss=loss, limit=limit, cuda_graph=cuda_graph, compile=compile, replicas=replicas) for one in plans]
-    if replicas is not None:
-        replicas.begin(whole)
+    replicas, sharded = replicas_of(replicas), sharded_of(sharded)
+    if sharded is not None and replicas is not None:
+        raise Refused("sharded: ranks with parts of the parameters are replicas already; leave replicas out")
+    if sharded is not None and otherwise == "plain":
+        raise Refused("otherwise: 'plain' trains with all parameters there; with sharded ones give a plan for each shape, or 'at most'")
+    ranks = replicas if sharded is None else sharded
+    steps = [step.apply(whole, one, loss=loss, limit=limit, cuda_graph=cuda_graph, compile=compile, ranks=ranks) for one in plans]
+    if ranks is not None:
+        ranks.begin(whole)
     return steps[0] if len(steps) == 1 and otherwise == "refuse" else Several(whole, steps, loss, otherwise, replicas)
 
 
@@ -123,7 +131,7 @@ class Several:
 
     def plainly(self, inputs, targets, scale):
         args, kwargs = named_arguments(self.model, inputs)
-        exchange = Exchange(self.replicas, self.model) if self.replicas is not None and self.replicas.exchanges else None
+        exchange = self.replicas.exchange_of(self.model) if self.replicas is not None and self.replicas.exchanges else None
         if exchange is not None:
             exchange.begin_step()
         with torch.enable_grad():

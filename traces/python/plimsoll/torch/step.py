@@ -11,7 +11,6 @@ from .graphs import Graphs
 from .plan import LimitExceeded, WrongPlan, read_plan
 from .recorder import constants_in, named_inputs
 from .refusals import refuse_compiled_otherwise, refuse_other_model, refuse_thawed, refuse_what_cannot_run
-from .replicas import Exchange
 from .report import Counts, report_of
 from .sizes import bytes_of
 from .stages import ANOTHER_SHAPE, InARow, named_arguments, split
@@ -20,7 +19,7 @@ from .versions import geometry, storage_of, view_of
 from .whole_graph import WholeGraph, refuse_without_graph
 
 
-def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False, replicas=None):
+def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False, ranks=None):
     """As several.apply, which people call, by one plan."""
     whole = model if isinstance(model, torch.nn.Module) else InARow(model)
     plan = read_plan(plan)
@@ -33,9 +32,13 @@ def apply(model, plan, loss=None, limit=None, cuda_graph=False, compile=False, r
             raise LimitExceeded(f"{plan.name_of(number)} needs {action.peak_bytes} B by the plan, above the limit of {limit} B")
     if cuda_graph:
         refuse_without_graph(again.device_of(whole), limit)
-    if cuda_graph and replicas is not None:
-        raise Refused("cuda_graph: gradients of replicas are exchanged while the step is issued; leave one of them out")
-    return Step(whole, plan, loss, limit, cuda_graph, replicas)
+    if ranks is not None and ranks.what == "sharded":
+        for given, what in ((limit is not None, "limit"), (compile, "compile")):
+            if given:
+                raise Refused(f"{what}: counts on parameters that are always there; with sharded ones leave it out")
+    if cuda_graph and ranks is not None:
+        raise Refused(f"cuda_graph: with {ranks.what} ranks exchange while the step is issued; leave one of them out")
+    return Step(whole, plan, loss, limit, cuda_graph, ranks)
 
 
 class MicroBatch:
@@ -66,14 +69,15 @@ class MicroBatch:
 class Step:
     """A step by one plan; what several.apply returns for one."""
 
-    def __init__(self, model, plan, loss, limit, cuda_graph=False, replicas=None):
+    def __init__(self, model, plan, loss, limit, cuda_graph=False, ranks=None):
         self.model, self.plan, self.loss, self.limit = model, plan, loss, limit
-        self.replicas, self.exchange, self.brought = replicas, None, {}  # of the first step on, as `staged`
+        self.ranks, self.exchange, self.brought = ranks, None, {}  # Replicas or Sharded; of the first step on, as `staged`
         self.device = again.device_of(model)
         self.staged = None  # from the first step on, which has inputs; made anew where the model's Python code would take another course
         self.copies = copies_for(self.device, plan)
         self.autocast = again.Autocast()
         self.whole_graph = WholeGraph(self.device) if cuda_graph else None
+        self.is_sharded = ranks is not None and ranks.what == "sharded"
         self.counts = Counts(self.device)
         self.random = again.RandomStates(self.device)
         self.loss_bytes = 0
@@ -87,7 +91,8 @@ class Step:
         """Train for one step, as several.apply says."""
         example = micro_batches(self.model, inputs, targets, self.plan)[0]
         if self.staged is None or not self.staged.is_course_of(example[0]):
-            self.prepare(*example)
+            with self.ranks.whole() if self.ranks is not None else contextlib.nullcontext():
+                self.prepare(*example)
             again.forget_casts()
         if self.whole_graph is not None:
             return self.whole_graph(self, inputs, targets, scale)
@@ -106,7 +111,7 @@ class Step:
 
     def run(self, batches, given, scale):
         without = [p for p in self.parameters if p.grad is None]
-        self.exchanges = self.exchange is not None and self.replicas.exchanges
+        self.exchanges = self.exchange is not None and self.ranks.exchanges
         try:
             if self.exchanges:
                 self.exchange.begin_step()
@@ -129,10 +134,12 @@ class Step:
 
     def report(self):
         """Promised and actual time and peak of the last steps, and what to do where they part; to be printed (report.py)."""
-        return report_of(self.plan, self.counts, self.copies.host_bytes, self.peak_with_buckets() if self.exchanges else None)
+        if not self.exchanges:
+            return report_of(self.plan, self.counts, self.copies.host_bytes)
+        return report_of(self.plan, self.counts, self.copies.host_bytes, self.ranks.what, self.peak_with_ranks(), self.exchange.resident_bytes(self.plan, self.staged))
 
-    def peak_with_buckets(self):
-        """Of a step that averages gradients with other replicas."""
+    def peak_with_ranks(self):
+        """Of a step that averages gradients with other ranks."""
         return self.exchange.peak_bytes(self.plan, self.staged, self.loss_bytes)
 
     def prepare(self, inputs, targets):
@@ -173,11 +180,16 @@ class Step:
         always = {storage_of(tensor).data_ptr() for tensor in kept}
         if self.plan.is_compiled:
             staged.compile()
-        if self.replicas is not None:
+        if self.ranks is not None:
             if self.exchange is None or not self.exchange.is_of(self.model):
-                self.exchange = Exchange(self.replicas, self.model)
+                self.exchange = self.ranks.exchange_of(self.model)
             self.brought = self.exchange.brought_by(self.plan, staged)
+            if self.is_sharded:
+                self.exchange.refuse_other_plans(self.plan, staged)
+                always -= self.exchange.addresses_there()
         self.staged, self.graphs = staged, Graphs(self.plan, staged, always, holds_all=self.limit is not None)
+        if self.is_sharded:
+            self.graphs.parameters = self.exchange.with_memory()
         self.to_do = self.actions()
 
     def actions(self):
@@ -193,7 +205,7 @@ class Step:
 
     def for_smaller(self, shapes):
         """A step by the same plan for inputs of these shapes; what is on the host is in the same buffers."""
-        step = Step(self.model, self.plan.for_smaller(shapes), self.loss, self.limit, self.whole_graph is not None, self.replicas)
+        step = Step(self.model, self.plan.for_smaller(shapes), self.loss, self.limit, self.whole_graph is not None, self.ranks)
         step.copies = self.copies
         return step
 
@@ -203,13 +215,13 @@ class Step:
     def plainly(self, batches, given, scale):
         """One graph of all stages. The calls that were recorded, and not the model's forward, whose local names may hold tensors to its end."""
         losses = []
-        for values, (_, targets) in zip(given, batches):
+        for number, (values, (_, targets)) in enumerate(zip(given, batches)):
             self.autocast.switch(True)
-            loss = self.staged.run(values, targets)
+            loss = self.staged.run(values, targets, self.exchange.around(number, targets) if self.is_sharded else None)
             loss = loss / len(batches) if len(batches) > 1 else loss
             self.autocast.switch(False)
-            if self.exchanges and len(losses) == len(batches) - 1:  # the last
-                self.exchange.bring_by_hooks()
+            if self.exchanges:
+                self.exchange.before_whole_backward(number, is_last=number == len(batches) - 1)
             scaled(loss, scale).backward()
             losses.append(loss.detach())
         return losses
@@ -221,6 +233,9 @@ class Step:
         self.graphs.begin_step({storage_of(tensor).data_ptr() for batch in batches for tensor in tensors_in(batch.targets)})
         self.batches = batches
         brought = self.brought if self.exchanges else {}
+        needs, frees = (self.exchange.needs, self.exchange.frees) if self.is_sharded else ({}, {})
+        if self.is_sharded:
+            self.exchange.always = self.graphs.always_now
         is_watched, before = self.watch is not None or self.limit is not None or self.copies.has_order, self.copies.before
         for number, (action, do, drops, moves) in enumerate(self.to_do):
             batch = batches[action.micro_batch]
@@ -229,6 +244,8 @@ class Step:
             if number in before:
                 for copy in before[number]:
                     self.fetch(copy)
+            if number in needs:
+                self.exchange.before(number)
             do(self, batch)
             if is_watched and not is_fetched(action):
                 self.copies.end(number)
@@ -238,6 +255,8 @@ class Step:
                 self.drop_what_moves(batch, action)
             if number in brought:
                 self.exchange.bring(brought[number])
+            if number in frees:
+                self.exchange.behind(number)
         self.copies.finish()
         if self.watch is not None:
             self.watch(None, None)
