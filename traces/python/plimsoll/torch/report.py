@@ -113,7 +113,7 @@ class Report:
             lines += [f"  host   promised {told_bytes(self.promised_host_bytes)}{most}, taken {told_bytes(self.host_bytes)}"
                       f"{told_off(self.host_bytes, self.promised_host_bytes)}"]
         if self.ranks:
-            what = {"replicas": "buckets of the replicas' gradients are", "sharded": "this rank's parts of parameters and gradients, and what is gathered of others, are"}
+            what = {"replicas": "buckets of the replicas' gradients are", "sharded": "this rank's parts of parameters and gradients, and all that it gathers, are"}
             lines += [f"  {what[self.ranks]} in the promised peak; the exchange is not in the promised time"]
         return "\n".join(lines + [f"  {line}" for line in self.advice])
 
