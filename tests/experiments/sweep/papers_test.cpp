@@ -1,5 +1,6 @@
 // Experiments of papers: what they ask gives the published figures.
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -104,6 +105,16 @@ TEST_CASE("pipedream's experiment runs its stages with replicas nearly as fast a
   CHECK(in_flight == std::vector{2, 2, 2, 1});
   CHECK(simulated("1f1b(cut=0x4)")["makespan_s"].get<double>() / 48 == Approx(0.17630).epsilon(1e-4));
   CHECK(simulated("1f1b(cut=joint)")["makespan_s"] <= simulated("1f1b(cut=0x4)")["makespan_s"]);
+}
+
+TEST_CASE("hsm2dl's experiment asks optcnn about no model whose tables are too large", "[papers][turn-6]") {
+  const TemporaryFolder folder;
+  const std::string sweep = "sweep experiments/papers/hsm2dl.yaml -q -o " + (folder / "out").string();
+  const ProgramRun run = plimsoll(sweep + " --set \"strategies=['optcnn(collectives=fastest)']\"");
+  CHECK(run.err == "");
+  CHECK(run.exit_code == 0);
+  const std::string results = text_of(folder / "out" / "results.jsonl");
+  CHECK(std::ranges::count(results, '\n') == 10);
 }
 
 }  // namespace
