@@ -57,6 +57,13 @@ enum class OpKind : std::uint8_t {
   lstm_cell_gradient,
   lstm_state_gradient,
   lstm_weight_gradient,
+  root_norm,  ///< RMS norm
+  root_norm_input_gradient,
+  root_norm_weight_gradient,
+  rotation,  ///< of queries and keys by their positions
+  rotation_gradient,
+  gated_silu,  ///< SwiGLU's
+  gated_silu_gradient,
   cross_entropy,
   cross_entropy_gradient,
   optimizer,  ///< the last one with kernels
@@ -313,6 +320,17 @@ inline constexpr OpTable<OpRow> op_table = [] {
                L::lstm, of(lstm_gates), none, R::all, as_noise, by_rule),
       backward(lstm_weight_gradient, {"lstm_weight_gradient", "", ""},
                L::lstm, of(lstm_gates), none, R::all, as_noise, by_rule),
+      forward(root_norm, {"root_norm", "", ""}, L::ln, S::input, light, by_rule),
+      backward(root_norm_input_gradient, {"root_norm_input_gradient", "", ""},
+               L::ln, of(root_norm), none, R::all, as_noise, by_rule),
+      backward(root_norm_weight_gradient, {"root_norm_weight_gradient", "", ""},
+               L::ln, of(root_norm), none, R::all, as_noise, by_rule),
+      forward(rotation, {"rotation", "", ""}, L::other, S::nothing, light, by_rule),
+      backward(rotation_gradient, {"rotation_gradient", "", ""},
+               L::other, of(rotation), none, R::all, as_noise, by_rule),
+      forward(gated_silu, {"gated_silu", "", ""}, L::other, S::input, light, by_rule),
+      backward(gated_silu_gradient, {"gated_silu_gradient", "", ""},
+               L::other, of(gated_silu), none, R::all, as_noise, by_rule),
       forward(cross_entropy, {"cross_entropy", "", "cross_entropy"}, L::loss, S::result, light, by_rule),
       backward(cross_entropy_gradient, {"cross_entropy_gradient", "", ""},
                L::loss, of(cross_entropy), none, R::all, by_probabilities, by_rule),

@@ -182,8 +182,9 @@ KernelKind sort_of(std::optional<OpKind> kind) {
   if (kind == convolution_weight_gradient) return KernelKind::convolution_weight_gradient;
   if (kind == convolution_backward) return KernelKind::convolution_backward;
   if (is_one_of(kind, batch_norm, batch_norm_input_gradient, batch_norm_weight_gradient, layer_norm,
-                layer_norm_input_gradient, layer_norm_weight_gradient, native_batch_norm, native_batch_norm_backward,
-                cudnn_batch_norm, cudnn_batch_norm_backward, native_layer_norm, native_layer_norm_backward)) {
+                layer_norm_input_gradient, layer_norm_weight_gradient, root_norm, root_norm_input_gradient,
+                root_norm_weight_gradient, native_batch_norm, native_batch_norm_backward, cudnn_batch_norm,
+                cudnn_batch_norm_backward, native_layer_norm, native_layer_norm_backward)) {
     return KernelKind::norm;
   }
   if (is_one_of(kind, OpKind::softmax, softmax_gradient, cross_entropy, cross_entropy_gradient, log_softmax,

@@ -37,8 +37,10 @@ using enum OpKind;
 // Of this project's names: everything (..., features), pictures with channels last.
 constexpr SplitRule of_networks[] = {
     {linear, ".. k, k n, n -> .. n", "k n"},
+    {linear, ".. k, k n -> .. n", "k n"},
     {linear_input_gradient, ".. n, k n -> .. k", "k n"},
     {linear_weight_gradient, ".. k, .. n -> k n, n =k", "k n"},  // dbias: column sums of dy, which has no k
+    {linear_weight_gradient, ".. k, .. n -> k n", "k n"},
     // No cut of pictures: a window reaches over the border (a halo), which no collective here exchanges.
     {.kind = convolution, .pattern = "b - - c, - - c o -> b - - o", .if_attribute = "stride"},
     {convolution_input_gradient, "b - - o, - - c o -> b - - c"},
@@ -69,15 +71,28 @@ constexpr SplitRule of_networks[] = {
     // Fused, with sums of each query's softmax: later queries see more keys, and all keys are needed.
     {fused_attention, "b s~ a*, b t! a* -> b s a*, b a s"},
     {fused_attention_backward, "b s~ a*, b s a*, b t! a*, b s a*, b a s -> b s a*, b t a*"},
+    // Heads of queries in groups, each with a head of keys: sums are (batch, groups, heads of a group, queries).
+    {fused_attention, "b s~ a*, b t! a* -> b s a*, b a - s"},
+    {fused_attention_backward, "b s~ a*, b s a*, b t! a*, b s a*, b a - s -> b s a*, b t a*"},
     // A table cut by words would add the positions once a rank.
     {embedding, "b s, - w, s w -> b s w"},
     {embedding_weight_gradient, "b s, b s w -> - w, s w"},
+    {.kind = embedding, .pattern = "b s, - w -> b s w", .if_attribute = "positions"},
+    {.kind = embedding_weight_gradient, .pattern = "b s, b s w -> - w", .if_attribute = "positions"},
     // Gates lie one after the other, each of all of the width.
     {lstm_gates, "b -, - -, - -> b -"},
     {lstm_cell, "b -, b - -> b -"},
     {lstm_cell_gradient, "b -, b -, b - -> b -"},
     {lstm_state_gradient, "b -, - -, b -, b -, b - -> b -"},
     {lstm_weight_gradient, "b -, b - -> - -, -"},
+    {root_norm, ".. w!, w -> .. w", "w"},
+    {root_norm_input_gradient, ".. w!, w, .. w -> .. w", "w"},
+    {root_norm_weight_gradient, ".. w!, .. w -> w", "w"},
+    // Kernels count positions from the first row: those of a part of the sequence would turn by other angles.
+    {rotation, "b s! a* -> b s a*"},
+    {rotation_gradient, "b s! a* -> b s a*"},
+    {gated_silu, ".. w, .. w -> .. w", "w"},
+    {gated_silu_gradient, ".. w, .. w, .. w -> .. w, .. w", "w"},
     {cross_entropy, ".. c! -> .. c"},
     {cross_entropy_gradient, ".. c! -> .. c"},
 };

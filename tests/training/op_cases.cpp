@@ -52,6 +52,7 @@ std::vector<OpCase> products() {
   const Shape deep{3, 5, 12}, many{3, 2, 5, 5}, thin{3, 5, 4};  // more pictures than heads
   const Shape kv{2, 9, 16}, sums{2, 4, 9};
   const Attributes four{{"heads", "4"}}, two{{"heads", "2"}};
+  const Shape fewer_kv{2, 9, 8}, grouped{2, 2, 2, 9};  // two heads of keys for four of queries
   return {made("linear", {x, w, b}, {y}),
           made("linear", {{64, 128}, {128, 256}, {256}}, {{64, 256}}),
           made("linear_input_gradient", {y, w}, {x}),
@@ -66,6 +67,10 @@ std::vector<OpCase> products() {
           made("attention_qkv_gradient", {square, square, mixed, qkv}, {qkv}, four),
           made("fused_attention", {mixed, kv}, {mixed, sums}, four),
           made("fused_attention_backward", {mixed, mixed, kv, mixed, sums}, {mixed, kv}, four),
+          made("fused_attention", {mixed, fewer_kv}, {mixed, grouped}),
+          made("fused_attention_backward", {mixed, mixed, fewer_kv, mixed, grouped}, {mixed, fewer_kv}),
+          made("linear", {x, w}, {y}),
+          made("linear_weight_gradient", {x, y}, {w}),
           made("attention_scores", {deep}, {many}, two),
           made("attention_qkv_gradient", {many, many, thin, deep}, {deep}, two)};
 }
@@ -91,6 +96,9 @@ std::vector<OpCase> others() {
   const Shape tokens{3, 7}, table{11, 6}, places{7, 6}, embedded{3, 7, 6};
   const Shape state{6, 16}, gates{6, 32};
   const Shape parameter{300};
+  const Shape heads{2, 7, 24};
+  const Attributes of_queries{{"head_size", "6"}, {"parts", "1"}, {"base", "100"}},
+      of_keys{{"head_size", "6"}, {"parts", "2"}, {"base", "100"}};
   return {made("relu", {x}, {x}),
           made("relu_gradient", {x, x}, {x}),
           made("gelu", {x}, {x}),
@@ -108,6 +116,18 @@ std::vector<OpCase> others() {
           made("layer_norm_weight_gradient", {x, x}, {row, row}),
           made("embedding", {tokens, table, places}, {embedded}),
           made("embedding_weight_gradient", {tokens, embedded}, {table, places}),
+          made("embedding", {tokens, table}, {embedded}, {{"positions", "none"}}),
+          made("embedding_weight_gradient", {tokens, embedded}, {table}, {{"positions", "none"}}),
+          made("root_norm", {x, row}, {x}),
+          made("root_norm_input_gradient", {x, row, x}, {x}),
+          made("root_norm_weight_gradient", {x, x}, {row}),
+          made("root_norm_weight_gradient", {{700, 9}, {700, 9}}, {channel}),
+          made("rotation", {heads}, {heads}, of_queries),
+          made("rotation", {heads}, {heads}, of_keys),
+          made("rotation_gradient", {heads}, {heads}, of_queries),
+          made("rotation_gradient", {heads}, {heads}, of_keys),
+          made("gated_silu", {x, x}, {x}),
+          made("gated_silu_gradient", {x, x, x}, {x, x}),
           made("lstm_cell", {gates, state}, {state}),
           made("lstm_cell_gradient", {state, gates, state}, {gates}),
           made("optimizer", {parameter, parameter}, {}, {{"optimizer", "sgd"}}),

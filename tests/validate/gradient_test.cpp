@@ -85,6 +85,7 @@ TEST_CASE("gradients of every network agree with differences of the loss", "[val
       GENERATE("mlp:layers=3,width=12,batch=6,classes=4", "resnet:blocks=3,channels=4,picture=16,batch=3,classes=5",
                "gpt:layers=2,width=16,heads=2,sequence=6,batch=2,vocabulary=20",
                "gpt:layers=2,width=16,heads=2,sequence=6,batch=2,vocabulary=20,attention=fused",
+               "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=6,batch=2,vocabulary=20,base=100",
                "lstm:steps=4,width=8,batch=4,classes=3");
   PlainRun run(reference);
   run.run();
@@ -108,6 +109,68 @@ TEST_CASE("gradients of every network agree with differences of the loss", "[val
     ++tested;
   }
   CHECK(tested >= 2);
+}
+
+/// Of transformers' Llama with the same numbers, scales of 1 + sin(i) / 4 (measured/decoder_gradients.py): a gradient's
+/// length, and its product with sin(1.7 i + 1).
+struct RecordedGradient {
+  const char* parameter;
+  double length, with_waves;
+};
+
+// torch 2.6.0+debian, transformers 5.15.0.dev0, in double
+constexpr double recorded_loss = 3.1338247;
+constexpr RecordedGradient recorded_gradients[] = {
+    {"embedding.table", 3.6815557, 1.8874002},
+    {"head.norm.scale", 0.2929569, -0.045570081},
+    {"head.linear.weight", 1.0955185, -0.45602545},
+    {"layer0.attention.norm.scale", 0.96621334, -0.11688472},
+    {"layer0.attention.query.weight", 0.99442324, -0.39056891},
+    {"layer0.attention.keys.weight", 4.0692787, 0.77888037},
+    {"layer0.attention.projection.weight", 2.1104629, -1.2285079},
+    {"layer0.mlp.norm.scale", 0.36150034, -0.049705931},
+    {"layer0.mlp.gate.weight", 1.2398712, 0.96172966},
+    {"layer0.mlp.up.weight", 1.1866121, -1.051692},
+    {"layer0.mlp.down.weight", 1.1963172, 0.89393195},
+    {"layer1.attention.norm.scale", 0.15966385, -0.03597778},
+    {"layer1.attention.query.weight", 0.2602927, 0.14274669},
+    {"layer1.attention.keys.weight", 0.85892763, -0.44600226},
+    {"layer1.attention.projection.weight", 0.74613853, -0.55546971},
+    {"layer1.mlp.norm.scale", 0.20031543, 0.18174658},
+    {"layer1.mlp.gate.weight", 0.67945927, 0.11176164},
+    {"layer1.mlp.up.weight", 0.49813357, -0.063569487},
+    {"layer1.mlp.down.weight", 0.49147328, -0.14862534},
+};
+
+TEST_CASE("a decoder has the gradients of transformers' Llama", "[validate]") {
+  PlainRun run("decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=6,batch=2,vocabulary=20,base=100");
+  for (std::size_t t = 0; t < run.graph().tensors.size(); ++t) {
+    const auto scale = id_at<TensorId>(t);
+    if (!run.graph()[scale].name.ends_with(".scale") || run.graph()[scale].kind != TensorKind::parameter) continue;
+    for (std::size_t i = 0; i < run.count(scale); ++i) {
+      run.numbers(scale)[i] = static_cast<float>(1 + std::sin(static_cast<double>(i)) / 4);
+    }
+  }
+  run.run();
+  CHECK(run.loss() == Approx(recorded_loss).epsilon(1e-6));
+  std::size_t gradients = 0;
+  for (const Tensor& tensor : run.graph().tensors) gradients += tensor.kind == TensorKind::parameter_gradient ? 1 : 0;
+  CHECK(gradients == std::size(recorded_gradients));
+  for (const RecordedGradient& recorded : recorded_gradients) {
+    INFO(recorded.parameter);
+    const auto found =
+        std::ranges::find(run.graph().tensors, "gradient of " + std::string(recorded.parameter), &Tensor::name);
+    REQUIRE(found != run.graph().tensors.end());
+    const auto id = id_at<TensorId>(static_cast<std::size_t>(found - run.graph().tensors.begin()));
+    double square = 0, with_waves = 0;
+    for (std::size_t i = 0; i < run.count(id); ++i) {
+      const double number = run.numbers(id)[i];
+      square += number * number;
+      with_waves += number * std::sin(1.7 * static_cast<double>(i) + 1);
+    }
+    CHECK(std::sqrt(square) == Approx(recorded.length).epsilon(1e-5));
+    CHECK(std::abs(with_waves - recorded.with_waves) <= 1e-5 * recorded.length);
+  }
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST_CASE("the results of forwards have the shapes that their rules say", "[netw
     CHECK(rule_of(kind).backward != nullptr);
     ++forwards;
   }
-  CHECK(forwards == 17);
+  CHECK(forwards == 20);
 }
 
 TEST_CASE("what ops are said to cost, by hand", "[networks]") {
@@ -63,6 +63,9 @@ TEST_CASE("what ops are said to cost, by hand", "[networks]") {
   CHECK(flops("fused_attention_backward") == 5 * (2 * 2 * 9 * 9 * 8) / 2);
   CHECK(flops("batch_norm_weight_gradient") == 8 * (3 * 40 * 30 * 9));
   CHECK(flops("layer_norm") == 8 * (5 * 37));
+  CHECK(flops("root_norm") == 4 * (5 * 37));
+  CHECK(flops("rotation") == 3 * (2 * 7 * 24));
+  CHECK(flops("gated_silu_gradient") == 12 * (5 * 37));
   CHECK(flops("relu_gradient") == 5 * 37);
   CHECK(flops("gelu_gradient") == 20 * (5 * 37));
   CHECK(flops("cross_entropy_gradient") == 5 * (5 * 37));

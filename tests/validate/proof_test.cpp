@@ -101,6 +101,16 @@ TEST_CASE("fused attention, whose op makes two values, trains as plain training 
   for (const char* spec : {"greedy_recompute", "offload_greedy"}) prove(graph, of_graph, spec);
 }
 
+TEST_CASE("a decoder with grouped heads trains as plain training does", "[validate]") {
+  const std::string network = "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=8,batch=2,vocabulary=20";
+  const Training chain = training_of(network, one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});
+  const Training graph = training_of(network + ",view=graph,updates=adam", one_gpu(), {.micro_batches = 2});
+  const Plain of_chain = plain_training(chain), of_graph = plain_training(graph);
+  CHECK(differing(of_chain.run, of_graph.run).empty());
+  for (const char* spec : {"rotor", "offload_greedy", "full_recompute"}) prove(chain, of_chain, spec);
+  for (const char* spec : {"greedy_recompute", "offload_greedy"}) prove(graph, of_graph, spec);
+}
+
 TEST_CASE("every strategy for chains trains as plain training does", "[validate]") {
   for (std::size_t n = 0; n < networks.size(); ++n) {
     const Training training = training_of(networks[n], one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});

@@ -27,6 +27,9 @@ const std::string ranked_gpt =
     "gpt:layers=2,width=16,heads=4,sequence=8,batch=4,vocabulary=20,view=graph,updates=momentum";
 const std::string ranked_fused =
     "gpt:layers=2,width=16,heads=4,sequence=16,batch=2,vocabulary=20,attention=fused,view=graph,updates=momentum";
+const std::string ranked_decoder =
+    "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=32,sequence=8,batch=4,vocabulary=20,view=graph,"
+    "updates=momentum";
 
 Platform devices(std::uint32_t count) {
   constexpr BytesPerSecond fast{20e9};
@@ -123,6 +126,10 @@ TEST_CASE("ranks that share out the positions of fused attention train what one 
   check_ranks(ranked_fused, spec, count);
 }
 
+TEST_CASE("ranks that share out groups of heads train what one device trains", "[validate]") {
+  check_ranks(ranked_decoder, GENERATE("zero3", "megatron", "megatron(sequence=yes)", "context(way=all_to_all)"), 2);
+}
+
 TEST_CASE("under a causal mask a rank has pieces of a sequence from either end, where keys go round or are gathered",
           "[validate]") {
   const Problem whole = problem_of(network_model(ranked_fused), devices(2), {.micro_batches = 2});
@@ -141,7 +148,7 @@ TEST_CASE("under a causal mask a rank has pieces of a sequence from either end, 
 }
 
 TEST_CASE("networks whose ops are cut at random train what one device trains", "[validate]") {
-  const std::string network = GENERATE(ranked_mlp, ranked_gpt);
+  const std::string network = GENERATE(ranked_mlp, ranked_gpt, ranked_decoder);
   const Replayed one = trained_alone(network, 2);
   const Problem whole = problem_of(network_model(network), devices(4), {.micro_batches = 2});
   std::size_t cut = 0;

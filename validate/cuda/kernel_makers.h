@@ -49,4 +49,13 @@ CudaKernel embedding_weight_gradient(const Graph&, const Op&, const Libraries&);
 CudaKernel lstm_cell(const Graph&, const Op&, const Libraries&);
 CudaKernel lstm_cell_gradient(const Graph&, const Op&, const Libraries&);
 
+// --- decoder_kernels.cpp
+CudaKernel root_norm(const Graph&, const Op&, const Libraries&);
+CudaKernel root_norm_input_gradient(const Graph&, const Op&, const Libraries&);
+CudaKernel root_norm_weight_gradient(const Graph&, const Op&, const Libraries&);
+CudaKernel rotation(const Graph&, const Op&, const Libraries&);
+CudaKernel rotation_gradient(const Graph&, const Op&, const Libraries&);
+CudaKernel gated_silu(const Graph&, const Op&, const Libraries&);
+CudaKernel gated_silu_gradient(const Graph&, const Op&, const Libraries&);
+
 }  // namespace plimsoll::cuda_kernels

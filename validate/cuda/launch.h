@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "validate/reference/compression.h"
+#include "validate/reference/decoder_layers.h"
 #include "validate/reference/fused_attention.h"
 #include "validate/reference/layers.h"
 #include "validate/reference/normalization.h"
@@ -56,8 +57,19 @@ std::int64_t layer_norm_weight_scratch(RowSizes);
 void layer_norm_weight_gradient(const float* x, const float* dy, RowSizes, void* scratch, float* dscale, float* dshift,
                                 cudaStream_t);
 
+void root_norm(const float* x, const float* scale, RowSizes, float* y, cudaStream_t);
+void root_norm_input_gradient(const float* x, const float* scale, const float* dy, RowSizes, float* dx, cudaStream_t);
+std::int64_t root_norm_weight_scratch(RowSizes);
+void root_norm_weight_gradient(const float* x, const float* dy, RowSizes, void* scratch, float* dscale, cudaStream_t);
+
 void softmax(const float* x, RowSizes, float* y, cudaStream_t);
 void softmax_gradient(const float* y, const float* dy, RowSizes, float* dx, cudaStream_t);
+
+// --- decoder.cu
+void rotate(const float* x, const RotationSizes&, bool back, float* y, cudaStream_t);
+void gated_silu(const float* gate, const float* up, float* y, std::int64_t n, cudaStream_t);
+void gated_silu_gradient(const float* gate, const float* up, const float* dy, float* dgate, float* dup, std::int64_t n,
+                         cudaStream_t);
 
 // --- layers.cu
 void max_pool_gradient(const float* x, const float* dy, const PoolSizes&, float* dx, cudaStream_t);

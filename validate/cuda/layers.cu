@@ -187,14 +187,15 @@ void fused_attention(const FusedSizes& s, const float* q, const float* kv, float
 void fused_attention_backward(const FusedSizes& s, const FusedSaved& saved, float* dq, float* dkv,
                               cudaStream_t stream) {
   for_each(s.rows(s.queries), stream, [=] __device__(std::int64_t row) { gradient_of_query(s, saved, row, dq); });
-  for_each(s.rows(s.keys), stream, [=] __device__(std::int64_t row) { gradient_of_key(s, saved, row, dkv); });
+  for_each(s.rows_of_keys(), stream, [=] __device__(std::int64_t row) { gradient_of_key(s, saved, row, dkv); });
 }
 
 void embedding(const std::int32_t* token, const float* table, const float* positions, const plain::EmbeddingSizes& s,
                float* y, cudaStream_t stream) {
   for_each(s.tokens * s.width, stream, [=] __device__(std::int64_t i) {
     const std::int64_t row = i / s.width, j = i % s.width;
-    y[i] = table[token[row] * s.width + j] + positions[row % s.sequence * s.width + j];
+    const float word = table[token[row] * s.width + j];
+    y[i] = positions == nullptr ? word : word + positions[row % s.sequence * s.width + j];
   });
 }
 
@@ -211,6 +212,7 @@ void embedding_weight_gradient(const std::int32_t* token, const float* dy, const
     for (std::int64_t p = place; p < s.tokens && token[order[p]] == word; ++p) sum += dy[order[p] * s.width + j];
     dtable[word * s.width + j] = sum;
   });
+  if (dpositions == nullptr) return;
   for_each(s.sequence * s.width, stream, [=] __device__(std::int64_t i) {
     float sum = 0;
     for (std::int64_t row = i / s.width; row < s.tokens; row += s.sequence) sum += dy[row * s.width + i % s.width];

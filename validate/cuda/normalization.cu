@@ -221,6 +221,47 @@ __global__ void row_statistics_kernel(const float* x, std::int64_t columns, floa
   variance[blockIdx.x] = own_variance;
 }
 
+/// 1 / sqrt(mean of the squares + epsilon) of one row, by one block.
+__device__ float inverse_root(const float* row, std::int64_t columns) {
+  Pair own{};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(row[c] * row[c]);
+  return inverse_deviation(block_sum(own).a.high / static_cast<float>(columns));
+}
+
+__global__ void root_norm_kernel(const float* x, const float* scale, std::int64_t columns, float* y) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * columns;
+  const float inverse = inverse_root(x + first, columns);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) y[first + c] = x[first + c] * inverse * scale[c];
+}
+
+__global__ void root_norm_input_gradient_kernel(const float* x, const float* scale, const float* dy,
+                                                std::int64_t columns, float* dx) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * columns;
+  const float inverse = inverse_root(x + first, columns);
+  Pair own{};
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    own.a.add(dy[first + c] * scale[c] * (x[first + c] * inverse));
+  }
+  const float mean = block_sum(own).a.high / static_cast<float>(columns);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    dx[first + c] = inverse * (dy[first + c] * scale[c] - x[first + c] * inverse * mean);
+  }
+}
+
+__global__ void inverse_roots_kernel(const float* x, std::int64_t columns, float* inverse) {
+  const float own = inverse_root(x + std::int64_t{blockIdx.x} * columns, columns);
+  if (threadIdx.x == 0) inverse[blockIdx.x] = own;
+}
+
+/// The gradient's product with normal x, by roots of the rows.
+struct RootGradientOf {
+  const float *x, *dy, *inverse;
+  std::int64_t columns;
+  __device__ Terms operator()(std::int64_t r, std::int64_t c) const {
+    return {dy[r * columns + c] * x[r * columns + c] * inverse[r], 0};
+  }
+};
+
 /// The largest number of all threads of a block, for all of them.
 __device__ float block_max(float own) {
   __shared__ float largest[block_threads];
@@ -335,6 +376,28 @@ void layer_norm_weight_gradient(const float* x, const float* dy, RowSizes s, voi
                 variance);
   sum_columns(s, partials, stream, RowGradientOf{x, dy, mean, variance, s.columns},
               StoreWeightGradients{dscale, dshift});
+}
+
+void root_norm(const float* x, const float* scale, RowSizes s, float* y, cudaStream_t stream) {
+  launch_blocks(root_norm_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, s.columns, y);
+}
+
+void root_norm_input_gradient(const float* x, const float* scale, const float* dy, RowSizes s, float* dx,
+                              cudaStream_t stream) {
+  launch_blocks(root_norm_input_gradient_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, dy,
+                s.columns, dx);
+}
+
+std::int64_t root_norm_weight_scratch(RowSizes s) {
+  return column_sums_scratch(s) + s.rows * static_cast<std::int64_t>(sizeof(float));
+}
+
+void root_norm_weight_gradient(const float* x, const float* dy, RowSizes s, void* scratch, float* dscale,
+                               cudaStream_t stream) {
+  auto* partials = static_cast<Pair*>(scratch);
+  auto* inverse = reinterpret_cast<float*>(partials + chunks_of(s) * s.columns);
+  launch_blocks(inverse_roots_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns, inverse);
+  sum_columns(s, partials, stream, RootGradientOf{x, dy, inverse, s.columns}, StoreSum{dscale});
 }
 
 void softmax(const float* x, RowSizes s, float* y, cudaStream_t stream) {

@@ -179,16 +179,22 @@ plain::EmbeddingSizes embedding_sizes(const Tensor& token, const Tensor& table, 
 }  // namespace
 
 CudaKernel embedding(const Graph& graph, const Op& op, const Libraries&) {
-  const auto e = embedding_sizes(graph[op.inputs[0]], graph[op.inputs[1]], graph[op.inputs[2]]);
+  const bool has_positions = op.inputs.size() > 2;
+  const auto e = embedding_sizes(graph[op.inputs[0]], graph[op.inputs[1]], graph[op.inputs.back()]);
+  if (!has_positions) {
+    return plain_kernel(
+        [e](const Arguments& a, cudaStream_t s) { launch::embedding(tokens(a), a.in(1), nullptr, e, a.out(), s); });
+  }
   return plain_kernel(
       [e](const Arguments& a, cudaStream_t s) { launch::embedding(tokens(a), a.in(1), a.in(2), e, a.out(), s); });
 }
 
 CudaKernel embedding_weight_gradient(const Graph& graph, const Op& op, const Libraries&) {
-  const auto e = embedding_sizes(graph[op.inputs[0]], graph[op.outputs[0]], graph[op.outputs[1]]);
+  const auto e = embedding_sizes(graph[op.inputs[0]], graph[op.outputs[0]], graph[op.outputs.back()]);
   return plain_kernel(
-      [e](const Arguments& a, cudaStream_t s) {
-        launch::embedding_weight_gradient(tokens(a), a.in(1), e, a.scratch, a.out(0), a.out(1), s);
+      [e, has_positions = op.outputs.size() > 1](const Arguments& a, cudaStream_t s) {
+        float* dpositions = has_positions ? a.out(1) : nullptr;
+        launch::embedding_weight_gradient(tokens(a), a.in(1), e, a.scratch, a.out(0), dpositions, s);
       },
       Bytes{launch::embedding_gradient_scratch(e)});
 }

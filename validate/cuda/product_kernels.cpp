@@ -27,14 +27,15 @@ SharedProduct input_gradient(std::int64_t rows, std::int64_t k, std::int64_t n, 
 
 }  // namespace
 
-/// y = x W + b; x (rows, k), W (k, n), b (n).
+/// y = x W + b; x (rows, k), W (k, n), b (n) or none.
 CudaKernel linear(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
   const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
+  const bool has_bias = op.inputs.size() > 2;
   const auto product = std::make_shared<const MatrixProduct>(
-      ProductShape{.a = {rows, k, x.shape.back()}, .b = {k, n, n}, .c = {rows, n, n}, .has_bias = true}, libraries);
-  return {[product](const KernelArguments& a, const Queue& queue) {
-            product->run(a.in(0), a.in(1), a.out(), a.in(2), a.scratch, queue);
+      ProductShape{.a = {rows, k, x.shape.back()}, .b = {k, n, n}, .c = {rows, n, n}, .has_bias = has_bias}, libraries);
+  return {[product, has_bias](const KernelArguments& a, const Queue& queue) {
+            product->run(a.in(0), a.in(1), a.out(), has_bias ? a.in(2) : nullptr, a.scratch, queue);
           },
           product->scratch()};
 }
@@ -50,12 +51,19 @@ CudaKernel linear_input_gradient(const Graph& graph, const Op& op, const Librari
           product->scratch()};
 }
 
-/// dW = x^T dy, db = column sums of dy. x may have more columns than W has rows: then the first are meant.
+/// dW = x^T dy, db, if there is one, = column sums of dy. x may have more columns than W has rows: then the first are
+/// meant.
 CudaKernel linear_weight_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.outputs[0]];
   const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
   const auto product = std::make_shared<const MatrixProduct>(
       ProductShape{.a = {rows, k, x.shape.back(), true}, .b = {rows, n, n}, .c = {k, n, n}}, libraries);
+  if (op.outputs.size() == 1) {
+    return {[product](const KernelArguments& a, const Queue& queue) {
+              product->run(a.in(0), a.in(1), a.out(0), nullptr, a.scratch, queue);
+            },
+            product->scratch()};
+  }
   return {[product, rows, n](const KernelArguments& a, const Queue& queue) {
             product->run(a.in(0), a.in(1), a.out(0), nullptr, a.scratch, queue);
             launch::column_sums(a.in(1), {rows, n}, a.scratch, a.out(1), queue.stream);  // after the product is done

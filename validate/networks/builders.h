@@ -32,6 +32,11 @@ struct SequenceSlice {
   std::uint32_t index = 0, count = 1;
 };
 
+/// Of attention: heads of queries, heads of keys and values, numbers of each, and the base of the positions' angles.
+struct GroupedHeads {
+  std::int64_t queries, keys, size, base;
+};
+
 class NetworkBuilder {
  public:
   NetworkBuilder(std::string name, StatedRates rates, SequenceSlice = {});
@@ -63,6 +68,15 @@ class NetworkBuilder {
   TensorId attention(const std::string& name, TensorId x, std::int64_t heads);
   /// The same without whole weights, on a whole sequence: queries are one product, keys and values another.
   TensorId fused_attention(const std::string& name, TensorId x, std::int64_t heads);
+  /// The same by the table alone: positions come in later, as a rotation.
+  TensorId word_embedding(const std::string& name, TensorId tokens, std::int64_t vocabulary, std::int64_t width);
+  TensorId product(const std::string& name, TensorId x, std::int64_t outputs,
+                   const std::string& features);  ///< no bias
+  TensorId root_norm(const std::string& name, TensorId x);
+  TensorId gated_silu(const std::string& name, TensorId gate, TensorId up);
+  /// Causal self-attention of a whole sequence, without whole weights, whose queries and keys are turned by their
+  /// positions; heads of queries share heads of keys and values in equal groups.
+  TensorId grouped_attention(const std::string& name, TensorId x, const GroupedHeads&);
   /// state is (batch, 2 width): hidden, then cell. weight is (width, 4 width), bias (4 width).
   TensorId lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias);
   /// The loss stage: mean cross-entropy of softmax; row r of a micro-batch has the label r modulo the classes.
@@ -114,6 +128,15 @@ struct GptSizes {
 };
 /// Of a slice, whose count divides the sequence: what it runs on that slice.
 Network gpt(const GptSizes&, const TrainingOptions&, SequenceSlice = {});
+
+/// A decoder as Llama's: embedding, then layers of RMS norm and grouped attention, and of RMS norm and gated MLP, one
+/// stage each, then norm and head; no biases.
+struct DecoderSizes {
+  std::uint32_t layers = 4, width = 128, heads = 4, kv_heads = 2;
+  std::uint32_t inner = 0;  ///< of the MLP; 0: 8/3 of the width, rounded up to a multiple of 32
+  std::uint32_t sequence = 64, batch = 4, vocabulary = 256, base = 10'000;
+};
+Network decoder(const DecoderSizes&, const TrainingOptions&);
 
 /// One LSTM cell run for many steps with the same parameters, from a state that is the input, and a linear head.
 struct LstmSizes {

@@ -28,6 +28,7 @@ struct Settings {
   MlpSizes mlp;
   ResnetSizes resnet;
   GptSizes gpt;
+  DecoderSizes decoder;
   LstmSizes lstm;
   TrainingOptions training;
   std::uint32_t view = 0, kernels = 0;
@@ -45,6 +46,12 @@ ReferenceOption optimizer_option(Optimizer& value) {
           [&value] { return std::string(written(value)); }};
 }
 
+ReferenceOption inner_option(std::uint32_t& value, std::int64_t most) {
+  ReferenceOption option = whole_option("inner", value, 1, most);
+  option.shown = [&value] { return value == 0 ? std::string("8/3 width") : std::to_string(value); };
+  return option;
+}
+
 std::vector<ReferenceOption> with_common(std::vector<ReferenceOption> options, Settings& s) {
   options.push_back(word_option("view", s.view, {"chain", "graph"}));
   options.push_back(word_option("kernels", s.kernels, {"cpu", "cuda", "cuda_tf32"}));
@@ -56,35 +63,46 @@ std::vector<ReferenceOption> with_common(std::vector<ReferenceOption> options, S
 
 std::vector<NamedBuilder> builders(Settings& s) {
   constexpr std::int64_t many = 4096, wide = 1 << 14;
-  return {{"mlp",
-           with_common({whole_option("layers", s.mlp.layers, 1, many), whole_option("width", s.mlp.width, 1, wide),
-                        whole_option("batch", s.mlp.batch, 1, wide), whole_option("classes", s.mlp.classes, 1, wide)},
-                       s),
-           [&s] { return mlp(s.mlp, s.training); }, "its inputs are rows of numbers"},
-          {"resnet",
-           with_common(
-               {whole_option("blocks", s.resnet.blocks, 1, 64), whole_option("channels", s.resnet.channels, 1, 1024),
-                whole_option("picture", s.resnet.picture, 8, 1024), whole_option("batch", s.resnet.batch, 1, 1024),
-                whole_option("classes", s.resnet.classes, 1, wide), whole_option("colors", s.resnet.colors, 1, 1024),
-                word_option("block", s.resnet.block, {"basic", "bottleneck"})},
-               s),
-           [&s] { return resnet(s.resnet, s.training); }, "its inputs are pictures"},
-          {"gpt",
-           with_common(
-               {whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
-                whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
-                whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18),
-                word_option("attention", s.gpt.attention, {"eager", "fused"})},
-               s),
-           [&s] { return gpt(s.gpt, s.training); },
-           {},
-           [&s](SequenceSlice slice) { return gpt(s.gpt, s.training, slice); },
-           &s.gpt.sequence},
-          {"lstm",
-           with_common({whole_option("steps", s.lstm.steps, 1, many), whole_option("width", s.lstm.width, 1, wide),
-                        whole_option("batch", s.lstm.batch, 1, wide), whole_option("classes", s.lstm.classes, 1, wide)},
-                       s),
-           [&s] { return lstm(s.lstm, s.training); }, "its steps are its stages, each with one state as its input"}};
+  return {
+      {"mlp",
+       with_common({whole_option("layers", s.mlp.layers, 1, many), whole_option("width", s.mlp.width, 1, wide),
+                    whole_option("batch", s.mlp.batch, 1, wide), whole_option("classes", s.mlp.classes, 1, wide)},
+                   s),
+       [&s] { return mlp(s.mlp, s.training); }, "its inputs are rows of numbers"},
+      {"resnet",
+       with_common(
+           {whole_option("blocks", s.resnet.blocks, 1, 64), whole_option("channels", s.resnet.channels, 1, 1024),
+            whole_option("picture", s.resnet.picture, 8, 1024), whole_option("batch", s.resnet.batch, 1, 1024),
+            whole_option("classes", s.resnet.classes, 1, wide), whole_option("colors", s.resnet.colors, 1, 1024),
+            word_option("block", s.resnet.block, {"basic", "bottleneck"})},
+           s),
+       [&s] { return resnet(s.resnet, s.training); }, "its inputs are pictures"},
+      {"gpt",
+       with_common(
+           {whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
+            whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
+            whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18),
+            word_option("attention", s.gpt.attention, {"eager", "fused"})},
+           s),
+       [&s] { return gpt(s.gpt, s.training); },
+       {},
+       [&s](SequenceSlice slice) { return gpt(s.gpt, s.training, slice); },
+       &s.gpt.sequence},
+      {"decoder",
+       with_common(
+           {whole_option("layers", s.decoder.layers, 1, 512), whole_option("width", s.decoder.width, 1, wide),
+            whole_option("heads", s.decoder.heads, 1, 256), whole_option("kv_heads", s.decoder.kv_heads, 1, 256),
+            inner_option(s.decoder.inner, 1 << 16), whole_option("sequence", s.decoder.sequence, 1, many),
+            whole_option("batch", s.decoder.batch, 1, 1024),
+            whole_option("vocabulary", s.decoder.vocabulary, 2, 1 << 18),
+            whole_option("base", s.decoder.base, 1, 1 << 30)},
+           s),
+       [&s] { return decoder(s.decoder, s.training); }, "its kernels count positions from the first row of a sequence"},
+      {"lstm",
+       with_common({whole_option("steps", s.lstm.steps, 1, many), whole_option("width", s.lstm.width, 1, wide),
+                    whole_option("batch", s.lstm.batch, 1, wide), whole_option("classes", s.lstm.classes, 1, wide)},
+                   s),
+       [&s] { return lstm(s.lstm, s.training); }, "its steps are its stages, each with one state as its input"}};
 }
 
 void take_updates_of(const Optimizers& optimizers, TrainingOptions& training) {
@@ -92,11 +110,27 @@ void take_updates_of(const Optimizers& optimizers, TrainingOptions& training) {
   training.groups = optimizers.groups;
 }
 
+void check_heads(std::string_view reference, const DecoderSizes& d) {
+  if (d.width % d.heads != 0) {
+    throw InputError(located(reference, {}, "heads", fmt::format("must divide width {}, found {}", d.width, d.heads)));
+  }
+  if (d.width / d.heads % 2 != 0) {
+    throw InputError(located(
+        reference, {}, "heads",
+        fmt::format("a head's numbers are turned in pairs, and width {} leaves it {}", d.width, d.width / d.heads)));
+  }
+  if (d.heads % d.kv_heads != 0) {
+    throw InputError(
+        located(reference, {}, "kv_heads", fmt::format("must divide heads {}, found {}", d.heads, d.kv_heads)));
+  }
+}
+
 void check_combination(std::string_view reference, const Settings& s) {
   if (s.gpt.width % s.gpt.heads != 0) {
     throw InputError(
         located(reference, {}, "heads", fmt::format("must divide width {}, found {}", s.gpt.width, s.gpt.heads)));
   }
+  check_heads(reference, s.decoder);
   if (s.view == 0 && s.training.updates != Optimizer::none) {
     throw InputError(located(reference, {}, "updates", "only of view=graph; a chain's updates follow --optimizer"));
   }

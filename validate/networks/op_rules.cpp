@@ -17,6 +17,10 @@ TensorId gradient_of_result(const BackwardWriter& writer, const Op& forward) {
   return writer.gradient_of(forward.outputs[0]);
 }
 
+std::vector<TensorId> inputs_from(const Op& op, std::ptrdiff_t first) {
+  return {op.inputs.begin() + first, op.inputs.end()};
+}
+
 /// Of statistics over x, with scale and shift.
 void normalization_gradients(BackwardWriter& writer, const Op& forward, OpKind of_input, OpKind of_weight) {
   const TensorId x = forward.inputs[0], scale = forward.inputs[1], shift = forward.inputs[2];
@@ -40,10 +44,10 @@ void of_one_input(BackwardWriter& writer, const Op& forward) {
 namespace op_gradients {
 
 void linear(BackwardWriter& writer, const Op& forward) {
-  const TensorId x = forward.inputs[0], weight = forward.inputs[1], bias = forward.inputs[2];
+  const TensorId x = forward.inputs[0], weight = forward.inputs[1];
   const TensorId gradient = gradient_of_result(writer, forward);
   writer.input_gradient(OpKind::linear_input_gradient, forward, {gradient, weight}, x);
-  writer.weight_gradient(OpKind::linear_weight_gradient, forward, {x, gradient}, {weight, bias});
+  writer.weight_gradient(OpKind::linear_weight_gradient, forward, {x, gradient}, inputs_from(forward, 1));
 }
 
 void convolution(BackwardWriter& writer, const Op& forward) {
@@ -89,9 +93,8 @@ void fused_attention(BackwardWriter& writer, const Op& forward) {
 }
 
 void embedding(BackwardWriter& writer, const Op& forward) {
-  const TensorId tokens = forward.inputs[0], table = forward.inputs[1], positions = forward.inputs[2];
-  const TensorId gradient = gradient_of_result(writer, forward);
-  writer.weight_gradient(OpKind::embedding_weight_gradient, forward, {tokens, gradient}, {table, positions});
+  const TensorId tokens = forward.inputs[0], gradient = gradient_of_result(writer, forward);
+  writer.weight_gradient(OpKind::embedding_weight_gradient, forward, {tokens, gradient}, inputs_from(forward, 1));
 }
 
 /// The cell's backward goes to the gates first, then together with theirs to the state before.
@@ -107,6 +110,17 @@ void lstm_gates(BackwardWriter& writer, const Op& forward) {
 
 /// Its gates do both.
 void lstm_cell(BackwardWriter&, const Op&) {}
+
+void root_norm(BackwardWriter& writer, const Op& forward) {
+  const TensorId x = forward.inputs[0], scale = forward.inputs[1], gradient = gradient_of_result(writer, forward);
+  writer.input_gradient(OpKind::root_norm_input_gradient, forward, {x, scale, gradient}, x);
+  writer.weight_gradient(OpKind::root_norm_weight_gradient, forward, {x, gradient}, {scale});
+}
+
+void gated_silu(BackwardWriter& writer, const Op& forward) {
+  const TensorId gate = forward.inputs[0], up = forward.inputs[1], gradient = gradient_of_result(writer, forward);
+  writer.input_gradients(OpKind::gated_silu_gradient, forward, {gate, up, gradient}, {gate, up});
+}
 
 void cross_entropy(BackwardWriter& writer, const Op& forward) {
   writer.input_gradient(OpKind::cross_entropy_gradient, forward, {forward.outputs[0]}, forward.inputs[0]);
@@ -296,6 +310,13 @@ constexpr NetworkTable<OpRule> op_rules = [] {
       consequence(lstm_cell_gradient, per_input<10, 1>),
       consequence(lstm_state_gradient, input_gradient_product),
       consequence(lstm_weight_gradient, weight_gradient_product),
+      forward(root_norm, as_input, of::root_norm, per_input<4>),
+      consequence(root_norm_input_gradient, per_input<8>),
+      consequence(root_norm_weight_gradient, per_input<5>),
+      forward(rotation, as_input, of_one_input<rotation, rotation_gradient>, per_input<3>),
+      consequence(rotation_gradient, per_input<3>),
+      forward(gated_silu, as_input, of::gated_silu, per_input<6>),
+      consequence(gated_silu_gradient, per_input<12>),
       forward(cross_entropy, as_input, of::cross_entropy, per_input<5>),
       consequence(cross_entropy_gradient, per_input<5>),
       consequence(optimizer, no_flops),

@@ -13,13 +13,19 @@ namespace plimsoll {
 
 /// q, mixed and their gradients are (batch, queries, heads x size); kv is (batch, keys, heads x 2 x size), a head's key
 /// and value one after the other; sums are (batch, heads, queries). A query sees keys up to its own position.
+/// Where `group` heads of queries in turn share a head of keys and values, kv has so many times fewer heads.
+/// Source: Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+/// 2023.
 struct FusedSizes {
   std::int64_t batch = 1, heads = 1, size = 1, queries = 1, keys = 1;
   float scale = 1;
   const std::int32_t *query_at = nullptr, *key_at = nullptr;  ///< positions; null: one after the other
+  std::int64_t group = 1;
 
   /// Of all heads, each with so many.
   PLIMSOLL_ON_BOTH std::int64_t rows(std::int64_t each) const { return batch * heads * each; }
+  PLIMSOLL_ON_BOTH std::int64_t key_heads() const { return heads / group; }
+  PLIMSOLL_ON_BOTH std::int64_t rows_of_keys() const { return batch * key_heads() * keys; }
   PLIMSOLL_ON_BOTH bool sees(std::int64_t query, std::int64_t key) const {
     return (key_at == nullptr ? key : key_at[key]) <= (query_at == nullptr ? query : query_at[query]);
   }
@@ -38,15 +44,18 @@ struct FusedRow {
   std::int64_t item, head, place, first_key;
 
   PLIMSOLL_ON_BOTH FusedRow(const FusedSizes& s, std::int64_t row, std::int64_t each)
-      : item(row / (s.heads * each)), head(row / each % s.heads), place(row % each), first_key(0) {
-    first_key = (item * s.keys * s.heads + head) * 2 * s.size;
-  }
+      : FusedRow(s, row / (s.heads * each), row / each % s.heads, row % each) {}
+  PLIMSOLL_ON_BOTH FusedRow(const FusedSizes& s, std::int64_t of_item, std::int64_t of_head, std::int64_t at)
+      : item(of_item),
+        head(of_head),
+        place(at),
+        first_key((of_item * s.keys * s.key_heads() + of_head / s.group) * 2 * s.size) {}
 
   PLIMSOLL_ON_BOTH std::int64_t query(const FusedSizes& s, std::int64_t i) const {
     return ((item * s.queries + i) * s.heads + head) * s.size;
   }
   PLIMSOLL_ON_BOTH std::int64_t key(const FusedSizes& s, std::int64_t j) const {
-    return first_key + j * s.heads * 2 * s.size;
+    return first_key + j * s.key_heads() * 2 * s.size;
   }
   PLIMSOLL_ON_BOTH std::int64_t sum(const FusedSizes& s, std::int64_t i) const {
     return (item * s.heads + head) * s.queries + i;
@@ -110,17 +119,20 @@ PLIMSOLL_ON_BOTH inline void gradient_of_query(const FusedSizes& s, const FusedS
   }
 }
 
-/// Of a key and its value.
+/// Of a key and its value, from all heads of queries that share them.
 PLIMSOLL_ON_BOTH inline void gradient_of_key(const FusedSizes& s, const FusedSaved& of, std::int64_t row, float* dkv) {
-  const FusedRow at(s, row, s.keys);
-  float* out = dkv + at.key(s, at.place);
-  for (std::int64_t d = 0; d < 2 * s.size; ++d) out[d] = 0;
-  for (std::int64_t i = 0; i < s.queries; ++i) {
-    if (!s.sees(i, at.place)) continue;
-    const FusedPair pair(s, of, at, i, at.place);
-    for (std::int64_t d = 0; d < s.size; ++d) {
-      out[d] += s.scale * pair.gradient * of.q[at.query(s, i) + d];
-      out[s.size + d] += pair.weight * of.dmixed[at.query(s, i) + d];
+  const std::int64_t item = row / (s.key_heads() * s.keys), key_head = row / s.keys % s.key_heads();
+  for (std::int64_t head = key_head * s.group; head < (key_head + 1) * s.group; ++head) {
+    const FusedRow at(s, item, head, row % s.keys);
+    float* out = dkv + at.key(s, at.place);
+    for (std::int64_t d = 0; d < 2 * s.size && head == key_head * s.group; ++d) out[d] = 0;
+    for (std::int64_t i = 0; i < s.queries; ++i) {
+      if (!s.sees(i, at.place)) continue;
+      const FusedPair pair(s, of, at, i, at.place);
+      for (std::int64_t d = 0; d < s.size; ++d) {
+        out[d] += s.scale * pair.gradient * of.q[at.query(s, i) + d];
+        out[s.size + d] += pair.weight * of.dmixed[at.query(s, i) + d];
+      }
     }
   }
 }

@@ -32,6 +32,10 @@ void embedding(const std::int32_t* token, const float* table, const float* posit
                float* y) {
   for (std::int64_t row = 0; row < s.tokens; ++row) {
     const float* word = table + token[row] * s.width;
+    if (positions == nullptr) {
+      std::copy_n(word, s.width, y + row * s.width);
+      continue;
+    }
     const float* place = positions + row % s.sequence * s.width;
     for (std::int64_t j = 0; j < s.width; ++j) y[row * s.width + j] = word[j] + place[j];
   }
@@ -40,15 +44,14 @@ void embedding(const std::int32_t* token, const float* table, const float* posit
 void embedding_weight_gradient(const std::int32_t* token, const float* dy, const EmbeddingSizes& s, float* dtable,
                                float* dpositions) {
   std::fill_n(dtable, s.vocabulary * s.width, 0.0F);
-  std::fill_n(dpositions, s.sequence * s.width, 0.0F);
+  if (dpositions != nullptr) std::fill_n(dpositions, s.sequence * s.width, 0.0F);
   for (std::int64_t row = 0; row < s.tokens; ++row) {
     const float* gradient = dy + row * s.width;
     float* word = dtable + token[row] * s.width;
+    for (std::int64_t j = 0; j < s.width; ++j) word[j] += gradient[j];
+    if (dpositions == nullptr) continue;
     float* place = dpositions + row % s.sequence * s.width;
-    for (std::int64_t j = 0; j < s.width; ++j) {
-      word[j] += gradient[j];
-      place[j] += gradient[j];
-    }
+    for (std::int64_t j = 0; j < s.width; ++j) place[j] += gradient[j];
   }
 }
 

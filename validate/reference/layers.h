@@ -17,7 +17,7 @@ void average_pool_gradient(const float* dy, std::int64_t batch, std::int64_t pix
 struct EmbeddingSizes {
   std::int64_t tokens, sequence, width, vocabulary;
 };
-/// y[row] = table[token] + positions[row modulo the sequence].
+/// y[row] = table[token] + positions[row modulo the sequence]; without positions the table's alone.
 void embedding(const std::int32_t* token, const float* table, const float* positions, const EmbeddingSizes&, float* y);
 void embedding_weight_gradient(const std::int32_t* token, const float* dy, const EmbeddingSizes&, float* dtable,
                                float* dpositions);

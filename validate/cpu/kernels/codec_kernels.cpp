@@ -465,7 +465,7 @@ void run_on_packed(const Codec& codec, const Graph& graph, const Op& op, const K
     plain::sampled_product(as<std::int64_t>(packed), as<float>(packed + sizes.kept * bytes_of_row_number), sizes,
                            given.in(1), weight.shape[0], weight.shape[1], given.out(0));
   }
-  plain::column_sums(given.in(1), rows.rows, weight.shape[1], given.out(1));
+  if (op.outputs.size() > 1) plain::column_sums(given.in(1), rows.rows, weight.shape[1], given.out(1));
 }
 
 }  // namespace plimsoll

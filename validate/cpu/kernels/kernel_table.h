@@ -54,6 +54,15 @@ Kernel lstm_cell(const Graph&, const Op&);
 Kernel lstm_cell_gradient(const Graph&, const Op&);
 Kernel lstm_state_gradient(const Graph&, const Op&);
 
+// --- decoder_kernels.cpp
+Kernel root_norm(const Graph&, const Op&);
+Kernel root_norm_input_gradient(const Graph&, const Op&);
+Kernel root_norm_weight_gradient(const Graph&, const Op&);
+Kernel rotation(const Graph&, const Op&);
+Kernel rotation_gradient(const Graph&, const Op&);
+Kernel gated_silu(const Graph&, const Op&);
+Kernel gated_silu_gradient(const Graph&, const Op&);
+
 // --- optimizer_kernels.cpp
 Kernel optimizer(const Graph&, const Op&);
 

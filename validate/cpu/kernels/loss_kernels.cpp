@@ -32,7 +32,12 @@ PlaceInSequence place_of(const Op& op, std::int64_t positions) {
 }  // namespace
 
 Kernel embedding(const Graph& graph, const Op& op) {
-  const Tensor &table = graph[op.inputs[1]], &positions = graph[op.inputs[2]];
+  const Tensor& table = graph[op.inputs[1]];
+  if (op.inputs.size() == 2) {
+    const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, table);
+    return {[s](const KernelArguments& a) { plain::embedding(tokens(a), a.in(1), nullptr, s, a.out()); }, {}};
+  }
+  const Tensor& positions = graph[op.inputs[2]];
   const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, positions);
   const std::int64_t first = place_of(op, positions.shape[0]).first * s.width;
   return {[s, first](const KernelArguments& a) { plain::embedding(tokens(a), a.in(1), a.in(2) + first, s, a.out()); },
@@ -40,7 +45,14 @@ Kernel embedding(const Graph& graph, const Op& op) {
 }
 
 Kernel embedding_weight_gradient(const Graph& graph, const Op& op) {
-  const Tensor &table = graph[op.outputs[0]], &positions = graph[op.outputs[1]];
+  const Tensor& table = graph[op.outputs[0]];
+  if (op.outputs.size() == 1) {
+    const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, table);
+    return {
+        [s](const KernelArguments& a) { plain::embedding_weight_gradient(tokens(a), a.in(1), s, a.out(), nullptr); },
+        {}};
+  }
+  const Tensor& positions = graph[op.outputs[1]];
   const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, positions);
   const std::int64_t first = place_of(op, positions.shape[0]).first * s.width, all = positions.bytes.count / 4;
   return {[s, first, all](const KernelArguments& a) {

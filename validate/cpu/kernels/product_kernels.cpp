@@ -23,11 +23,12 @@ Kernel product(const memory::desc& a, const memory::desc& b, const memory::desc&
 
 }  // namespace
 
-/// y = x W + b; x (rows, k), W (k, n), b (n).
+/// y = x W + b; x (rows, k), W (k, n), b (n) or none.
 Kernel linear(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
   const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
   const memory::desc from = strided({rows, k}, {x.shape.back(), 1}), bias = dense({1, n}), to = dense({rows, n});
+  if (op.inputs.size() == 2) return product(from, dense({k, n}), to, 0, 1);
   const auto desc = layer<dnnl::matmul>(own_scratch(), from, dense({k, n}), bias, to);
   return bound_kernel(dnnl::matmul(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, from, false, 0},
@@ -43,11 +44,13 @@ Kernel linear_input_gradient(const Graph& graph, const Op& op) {
   return product(dense({rows, n}), strided({n, k}, {1, n}), dense({rows, k}), 0, 1);
 }
 
-/// dW = x^T dy, db = column sums of dy. x may have more columns than W has rows: then the first are meant.
+/// dW = x^T dy, db, if there is one, = column sums of dy. x may have more columns than W has rows: then the first are
+/// meant.
 Kernel linear_weight_gradient(const Graph& graph, const Op& op) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.outputs[0]];
   const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
   Kernel kernel = product(strided({k, rows}, {1, x.shape.back()}), dense({rows, n}), dense({k, n}), 0, 1);
+  if (op.outputs.size() == 1) return kernel;
   kernel.run = [matrix = kernel.run, rows, n](const KernelArguments& a) {
     matrix(a);
     plain::column_sums(a.in(1), rows, n, a.out(1));

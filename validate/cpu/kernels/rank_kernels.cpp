@@ -147,7 +147,7 @@ class RankKernels {
   /// is that of all rows. `made`: how the op's output lies.
   void adapt(Kernel& kernel, const Op& op, const RankLayout& made, std::uint32_t rank) const {
     const std::optional<OpKind> kind = network_kind(op.kind);
-    if (kind == OpKind::linear && adds_to_a_sum(made, mesh_, rank)) {
+    if (kind == OpKind::linear && op.inputs.size() > 2 && adds_to_a_sum(made, mesh_, rank)) {
       const auto numbers = static_cast<std::size_t>(network_.graph[op.inputs[2]].bytes.count / 4);
       kernel.run = [run = kernel.run, nothing = std::vector<float>(numbers)](const KernelArguments& given) mutable {
         KernelArguments arguments = given;

@@ -1,0 +1,114 @@
+"""Gradients of Hugging Face's Llama with the numbers that plimsoll's `decoder` begins with, and scales of 1 + sin(i) / 4:
+what gradient_test.cpp holds its kernels against. Prints a row a parameter: its name, the gradient's length, and its product with sin(1.7 i + 1).
+
+Run with PyTorch and transformers (made with 2.6.0 and the version that the first line names):
+    python3 tests/validate/measured/decoder_gradients.py
+"""
+import math
+
+import numpy
+import torch
+import transformers
+
+LAYERS, WIDTH, HEADS, KV_HEADS, INNER, SEQUENCE, BATCH, VOCABULARY, BASE = 2, 16, 4, 2, 24, 6, 2, 20, 100
+SIZE = WIDTH // HEADS
+WORD = (1 << 64) - 1
+
+
+def mixed(x):
+    """splitmix64, as validate/networks/initial_values.cpp has it."""
+    x = (x + 0x9E3779B97F4A7C15) & WORD
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & WORD
+    return x ^ (x >> 31)
+
+
+def seed_of(name):
+    seed = 1469598103934665603
+    for c in name.encode():
+        seed = ((seed ^ c) * 1099511628211) & WORD
+    return seed
+
+
+def initial(name, *shape):
+    count = math.prod(shape)
+    if name.endswith(".scale"):
+        return 1 + torch.sin(torch.arange(count, dtype=torch.float64)).reshape(shape) / 4
+    scale = numpy.float32(math.sqrt(3.0 / (count / shape[-1])))
+    seed = seed_of(name)
+    units = [numpy.float32((mixed((seed + i) & WORD) >> 11) * 2.0**-52 - 1.0) for i in range(count)]
+    return torch.tensor(numpy.array([scale * u for u in units], dtype=numpy.float32)).reshape(shape)
+
+
+def heads_apart(kv):
+    """From a head's key and value one after the other to all keys, all values."""
+    parts = kv.reshape(WIDTH, KV_HEADS, 2, SIZE)
+    return parts[:, :, 0].reshape(WIDTH, -1), parts[:, :, 1].reshape(WIDTH, -1)
+
+
+def heads_together(keys, values):
+    both = torch.stack((keys.reshape(WIDTH, KV_HEADS, SIZE), values.reshape(WIDTH, KV_HEADS, SIZE)), dim=2)
+    return both.reshape(WIDTH, -1)
+
+
+def main():
+    print("# torch", torch.__version__, "transformers", transformers.__version__)
+    config = transformers.LlamaConfig(
+        hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        num_key_value_heads=KV_HEADS, vocab_size=VOCABULARY, rope_theta=float(BASE), rms_norm_eps=1e-5,
+        tie_word_embeddings=False, attn_implementation="eager", pad_token_id=None)
+    model = transformers.LlamaForCausalLM(config).to(torch.float64)
+    weights = model.state_dict()
+
+    def put(of, value):
+        assert weights[of].shape == value.shape, of
+        weights[of].copy_(value)
+
+    def put_transposed(of, name, *shape):
+        put(of + ".weight", initial(name + ".weight", *shape).T)
+
+    put("model.norm.weight", initial("head.norm.scale", WIDTH))
+    put("model.embed_tokens.weight", initial("embedding.table", VOCABULARY, WIDTH))
+    for k in range(LAYERS):
+        there, attention, mlp = f"model.layers.{k}.", f"layer{k}.attention", f"layer{k}.mlp"
+        put(there + "input_layernorm.weight", initial(attention + ".norm.scale", WIDTH))
+        put(there + "post_attention_layernorm.weight", initial(mlp + ".norm.scale", WIDTH))
+        put_transposed(there + "self_attn.q_proj", attention + ".query", WIDTH, WIDTH)
+        keys, values = heads_apart(initial(attention + ".keys.weight", WIDTH, 2 * KV_HEADS * SIZE))
+        put(there + "self_attn.k_proj.weight", keys.T)
+        put(there + "self_attn.v_proj.weight", values.T)
+        put_transposed(there + "self_attn.o_proj", attention + ".projection", WIDTH, WIDTH)
+        put_transposed(there + "mlp.gate_proj", mlp + ".gate", WIDTH, INNER)
+        put_transposed(there + "mlp.up_proj", mlp + ".up", WIDTH, INNER)
+        put_transposed(there + "mlp.down_proj", mlp + ".down", INNER, WIDTH)
+    put_transposed("lm_head", "head.linear", WIDTH, VOCABULARY)
+
+    seed = mixed(seed_of("input"))
+    tokens = torch.tensor([mixed((seed + i) & WORD) % VOCABULARY for i in range(BATCH * SEQUENCE)])
+    logits = model(tokens.reshape(BATCH, SEQUENCE)).logits.reshape(-1, VOCABULARY)
+    labels = torch.arange(BATCH * SEQUENCE) % VOCABULARY
+    loss = torch.nn.functional.cross_entropy(logits, labels)
+    loss.backward()
+    gradient = {name: p.grad for name, p in model.named_parameters()}
+
+    rows = {"embedding.table": gradient["model.embed_tokens.weight"], "head.norm.scale": gradient["model.norm.weight"],
+            "head.linear.weight": gradient["lm_head.weight"].T}
+    for k in range(LAYERS):
+        there, attention, mlp = f"model.layers.{k}.", f"layer{k}.attention", f"layer{k}.mlp"
+        rows[attention + ".norm.scale"] = gradient[there + "input_layernorm.weight"]
+        rows[attention + ".query.weight"] = gradient[there + "self_attn.q_proj.weight"].T
+        rows[attention + ".keys.weight"] = heads_together(gradient[there + "self_attn.k_proj.weight"].T,
+                                                          gradient[there + "self_attn.v_proj.weight"].T)
+        rows[attention + ".projection.weight"] = gradient[there + "self_attn.o_proj.weight"].T
+        rows[mlp + ".norm.scale"] = gradient[there + "post_attention_layernorm.weight"]
+        for ours, theirs in ("gate", "gate_proj"), ("up", "up_proj"), ("down", "down_proj"):
+            rows[mlp + f".{ours}.weight"] = gradient[there + f"mlp.{theirs}.weight"].T
+    print(f'{{"loss", {loss.item():.8g}, 0}},')
+    for name, value in rows.items():
+        flat = value.reshape(-1).double()
+        waves = torch.sin(1.7 * torch.arange(flat.numel(), dtype=torch.float64) + 1)
+        print(f'{{"{name}", {flat.norm().item():.8g}, {flat.dot(waves).item():.8g}}},')
+
+
+if __name__ == "__main__":
+    main()
