@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
 #include "sim/core/schedule.h"
 #include "sim/core/slices.h"
@@ -404,7 +405,9 @@ class Planner {
     RegionId region;
   };
 
-  static bool reads_as_it_is(std::optional<OpKind> kernel, const Codec& form) {
+  static bool reads_as_it_is(const Op& op, const Codec& form) {
+    if (attribute_of(op, transposed_attribute)) return false;
+    const std::optional<OpKind> kernel = network_kind(op.kind);
     const bool has_signs = form.kind == CodecKind::mask || (form.kind == CodecKind::quantize && form.keeps_signs);
     const bool multiplies = form.kind == CodecKind::rows || form.kind == CodecKind::projection ||
                             (form.kind == CodecKind::block_sparse && form.product > 0);
@@ -427,7 +430,7 @@ class Planner {
       const auto found = packed.find(graph_[*call.inputs[i].tensor].storage);
       if (found == packed.end()) continue;
       const auto& [codec, region] = found->second;
-      if (i != 0 || !reads_as_it_is(network_kind(kernel.kind), codec)) {
+      if (i != 0 || !reads_as_it_is(kernel, codec)) {
         const auto there = regions.find(found->first);
         if (there != regions.end() && there->second != region) continue;
         throw Unsupported{text(s) + " reads '" + graph_[*call.inputs[i].tensor].name + "' packed by " + text_of(codec) +

@@ -64,6 +64,13 @@ enum class OpKind : std::uint8_t {
   rotation_gradient,
   gated_silu,  ///< SwiGLU's
   gated_silu_gradient,
+  to_experts,  ///< rows of tokens
+  to_experts_gradient,
+  expert_product,  ///< of each expert with its own weight
+  expert_product_input_gradient,
+  expert_product_weight_gradient,
+  from_experts,
+  from_experts_gradient,
   cross_entropy,
   cross_entropy_gradient,
   optimizer,  ///< the last one with kernels
@@ -331,6 +338,17 @@ inline constexpr OpTable<OpRow> op_table = [] {
       forward(gated_silu, {"gated_silu", "", ""}, L::other, S::input, light, by_rule),
       backward(gated_silu_gradient, {"gated_silu_gradient", "", ""},
                L::other, of(gated_silu), none, R::all, as_noise, by_rule),
+      forward(to_experts, {"to_experts", "", ""}, L::other, S::input, light, by_rule),
+      backward(to_experts_gradient, {"to_experts_gradient", "", ""},
+               L::other, of(to_experts), none, R::all, as_noise, by_rule),
+      forward(expert_product, {"expert_product", "", ""}, L::matmul, S::input, heavy, by_rule),
+      backward(expert_product_input_gradient, {"expert_product_input_gradient", "", ""},
+               L::matmul, of(expert_product), none, R::all, as_noise, by_rule),
+      backward(expert_product_weight_gradient, {"expert_product_weight_gradient", "", ""},
+               L::matmul, of(expert_product), none, R::all, as_noise, by_rule),
+      forward(from_experts, {"from_experts", "", ""}, L::other, S::input, light, by_rule),
+      backward(from_experts_gradient, {"from_experts_gradient", "", ""},
+               L::other, of(from_experts), none, R::all, as_noise, by_rule),
       forward(cross_entropy, {"cross_entropy", "", "cross_entropy"}, L::loss, S::result, light, by_rule),
       backward(cross_entropy_gradient, {"cross_entropy_gradient", "", ""},
                L::loss, of(cross_entropy), none, R::all, by_probabilities, by_rule),

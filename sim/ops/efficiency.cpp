@@ -171,8 +171,9 @@ std::optional<GpuKernel> attention(const Graph& graph, const Op& op, KernelKind 
 
 KernelKind sort_of(std::optional<OpKind> kind) {
   using enum OpKind;
-  if (is_one_of(kind, linear, linear_input_gradient, linear_weight_gradient, attention_scores, attention_values, mm,
-                bmm, baddbmm, matmul)) {
+  if (is_one_of(kind, linear, linear_input_gradient, linear_weight_gradient, attention_scores, attention_values,
+                expert_product, expert_product_input_gradient, expert_product_weight_gradient, mm, bmm, baddbmm,
+                matmul)) {
     return KernelKind::product;
   }
   if (kind == fused_attention) return KernelKind::attention;

@@ -36,9 +36,12 @@ using enum OpKind;
 
 // Of this project's names: everything (..., features), pictures with channels last.
 constexpr SplitRule of_networks[] = {
+    {.kind = linear, .pattern = ".. k, n k -> .. n", .features = "k n", .if_attribute = "transposed"},
     {linear, ".. k, k n, n -> .. n", "k n"},
     {linear, ".. k, k n -> .. n", "k n"},
+    {.kind = linear_input_gradient, .pattern = ".. n, n k -> .. k", .features = "k n", .if_attribute = "transposed"},
     {linear_input_gradient, ".. n, k n -> .. k", "k n"},
+    {.kind = linear_weight_gradient, .pattern = ".. k, .. n -> n k", .features = "k n", .if_attribute = "transposed"},
     {linear_weight_gradient, ".. k, .. n -> k n, n =k", "k n"},  // dbias: column sums of dy, which has no k
     {linear_weight_gradient, ".. k, .. n -> k n", "k n"},
     // No cut of pictures: a window reaches over the border (a halo), which no collective here exchanges.
@@ -88,11 +91,21 @@ constexpr SplitRule of_networks[] = {
     {root_norm, ".. w!, w -> .. w", "w"},
     {root_norm_input_gradient, ".. w!, w, .. w -> .. w", "w"},
     {root_norm_weight_gradient, ".. w!, .. w -> w", "w"},
-    // Kernels count positions from the first row: those of a part of the sequence would turn by other angles.
-    {rotation, "b s! a* -> b s a*"},
-    {rotation_gradient, "b s! a* -> b s a*"},
+    // Networks state their loop by the heads that they have.
+    {rotation, "b s! - -> b s -"},
+    {rotation_gradient, "b s! - -> b s -"},
     {gated_silu, ".. w, .. w -> .. w", "w"},
     {gated_silu_gradient, ".. w, .. w, .. w -> .. w, .. w", "w"},
+    {softmax, ".. t! -> .. t"},
+    {softmax_gradient, ".. t!, .. t -> .. t"},
+    // A token's expert, and its place there, depend on all chances: every rank has all rows.
+    {to_experts, "- - -, - - - -> - - -"},
+    {to_experts_gradient, "- - -, - - - -> - - -"},
+    {expert_product, "- - k, - k n -> - - n", "k n"},
+    {expert_product_input_gradient, "- - n, - k n -> - - k", "k n"},
+    {expert_product_weight_gradient, "- - k, - - n -> - k n", "k n"},
+    {from_experts, "- - -, - - - -> - - -"},
+    {from_experts_gradient, "- - -, - - -, - - - -> - - -, - - -"},
     {cross_entropy, ".. c! -> .. c"},
     {cross_entropy_gradient, ".. c! -> .. c"},
 };

@@ -60,7 +60,7 @@ const Schedule& schedule_in(const PlanOutcome& outcome) {
 const std::vector<std::string> networks{
     "mlp:layers=5,width=24,batch=6,classes=4", "resnet:blocks=3,channels=4,picture=16,batch=2,classes=5",
     "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20", "lstm:steps=6,width=8,batch=4,classes=3",
-    "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=8,batch=2,vocabulary=20"};
+    "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=8,batch=2,vocabulary=20,experts=4"};
 
 /// Links as slow as kernels, so that copies and kernels are expected beside each other.
 Platform slow_links() {

@@ -119,12 +119,13 @@ Graph exported_encoder_decoder() {
 }  // namespace
 
 TEST_CASE("networks cut at random by the rules of their kinds compute what the whole does", "[hybrid]") {
-  const std::string reference =
-      GENERATE("mlp:layers=2,width=4,batch=4,classes=4,view=graph",
-               "gpt:layers=1,width=8,heads=4,sequence=4,batch=4,vocabulary=4,view=graph",
-               "resnet:blocks=1,channels=4,picture=8,batch=2,classes=4,view=graph",
-               "lstm:steps=2,width=4,batch=4,classes=4,view=graph",
-               "decoder:layers=1,width=8,heads=4,kv_heads=2,inner=4,sequence=4,batch=4,vocabulary=4,view=graph");
+  const std::string reference = GENERATE(
+      "mlp:layers=2,width=4,batch=4,classes=4,view=graph",
+      "gpt:layers=1,width=8,heads=4,sequence=4,batch=4,vocabulary=4,view=graph",
+      "resnet:blocks=1,channels=4,picture=8,batch=2,classes=4,view=graph",
+      "lstm:steps=2,width=4,batch=4,classes=4,view=graph",
+      "decoder:layers=1,width=8,heads=4,kv_heads=2,inner=4,sequence=4,batch=4,vocabulary=4,view=graph",
+      "decoder:layers=1,width=8,heads=4,kv_heads=2,inner=4,sequence=4,batch=4,vocabulary=4,experts=4,view=graph");
   CAPTURE(reference);
   const Graph graph = with_loops(named_network(reference).network.graph);
   std::size_t cut = 0;
@@ -170,12 +171,13 @@ OpSaves read_of(const Graph& graph, const Operator& of) {
 }
 
 TEST_CASE("forwards save what the table of kinds says", "[hybrid]") {
-  const std::string reference =
-      GENERATE("resnet50:batch=8", "deit_s:batch=8", "gpt4_ops_w256_t128_b4_cpu", "mlp:layers=2,width=4,view=graph",
-               "gpt:layers=1,width=8,heads=4,sequence=4,batch=4,vocabulary=4,view=graph",
-               "resnet:blocks=1,channels=4,picture=8,batch=2,classes=4,view=graph",
-               "lstm:steps=2,width=4,batch=4,classes=4,view=graph",
-               "decoder:layers=1,width=8,heads=4,kv_heads=2,inner=4,sequence=4,batch=4,vocabulary=4,view=graph");
+  const std::string reference = GENERATE(
+      "resnet50:batch=8", "deit_s:batch=8", "gpt4_ops_w256_t128_b4_cpu", "mlp:layers=2,width=4,view=graph",
+      "gpt:layers=1,width=8,heads=4,sequence=4,batch=4,vocabulary=4,view=graph",
+      "resnet:blocks=1,channels=4,picture=8,batch=2,classes=4,view=graph",
+      "lstm:steps=2,width=4,batch=4,classes=4,view=graph",
+      "decoder:layers=1,width=8,heads=4,kv_heads=2,inner=4,sequence=4,batch=4,vocabulary=4,view=graph",
+      "decoder:layers=1,width=8,heads=4,kv_heads=2,inner=4,sequence=4,batch=4,vocabulary=4,experts=4,view=graph");
   CAPTURE(reference);
   const Graph graph =
       is_network(reference) ? named_network(reference).network.graph : std::get<Graph>(load_trace(reference).model);

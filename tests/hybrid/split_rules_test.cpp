@@ -77,6 +77,9 @@ std::vector<Entry> of_networks() {
       {"embedding_weight_gradient", {{2, 4}, bsw}, {{8, 6}, {4, 6}}, "b s, b s w -> - w, s w"},
       {"linear", {bsw, wn}, {bsn}, "b s w, w f -> b s f", {{"features", "w f"}}},
       {"linear_weight_gradient", {bsw, bsn}, {wn}, "b s k, b s n -> k n"},
+      {"linear", {bsw, {10, 6}}, {bsn}, "b s w, v w -> b s v", {{"features", "w v"}, {"transposed", "yes"}}},
+      {"linear_input_gradient", {bsn, {10, 6}}, {bsw}, "b s n, n k -> b s k", {{"transposed", "yes"}}},
+      {"linear_weight_gradient", {bsw, bsn}, {{10, 6}}, "b s k, b s n -> n k", {{"transposed", "yes"}}},
       {"fused_attention", {mixed, mixed}, {mixed, {2, 2, 1, 4}}, "b s~ a*, b t! a* -> b s a*, b a - s"},
       {"fused_attention_backward",
        {mixed, mixed, mixed, mixed, {2, 2, 1, 4}},
@@ -87,10 +90,22 @@ std::vector<Entry> of_networks() {
       {"root_norm", {bsw, w}, {bsw}, "b s w!, w -> b s w"},
       {"root_norm_input_gradient", {bsw, w, bsw}, {bsw}, "b s w!, w, b s w -> b s w"},
       {"root_norm_weight_gradient", {bsw, bsw}, {w}, "b s w!, b s w -> w"},
-      {"rotation", {mixed}, {mixed}, "b s! a* -> b s a*", {{"heads", "2"}}},
-      {"rotation_gradient", {mixed}, {mixed}, "b s! a* -> b s a*", {{"heads", "2"}}},
+      {"rotation", {mixed}, {mixed}, "b s! - -> b s -"},
+      {"rotation_gradient", {mixed}, {mixed}, "b s! - -> b s -"},
       {"gated_silu", {bsw, bsw}, {bsw}, "b s f, b s f -> b s f", {{"features", "f"}}},
       {"gated_silu_gradient", {bsw, bsw, bsw}, {bsw, bsw}, "b s w, b s w, b s w -> b s w, b s w"},
+      {"softmax", {bsw}, {bsw}, "b s t! -> b s t"},
+      {"softmax_gradient", {bsw, bsw}, {bsw}, "b s t!, b s t -> b s t"},
+      {"to_experts", {bsw, {2, 4, 8}}, {{8, 3, 6}}, "- - -, - - - -> - - -"},
+      {"to_experts_gradient", {{8, 3, 6}, {2, 4, 8}}, {bsw}, "- - -, - - - -> - - -"},
+      {"from_experts", {{8, 3, 6}, {2, 4, 8}}, {bsw}, "- - -, - - - -> - - -"},
+      {"from_experts_gradient",
+       {bsw, {8, 3, 6}, {2, 4, 8}},
+       {{8, 3, 6}, {2, 4, 8}},
+       "- - -, - - -, - - - -> - - -, - - -"},
+      {"expert_product", {{8, 3, 6}, {8, 6, 4}}, {{8, 3, 4}}, "- - w, - w f -> - - f", {{"features", "w f"}}},
+      {"expert_product_input_gradient", {{8, 3, 4}, {8, 6, 4}}, {{8, 3, 6}}, "- - n, - k n -> - - k"},
+      {"expert_product_weight_gradient", {{8, 3, 6}, {8, 3, 4}}, {{8, 6, 4}}, "- - k, - - n -> - k n"},
       {"lstm_gates", {state, cell, {16}}, {gates}, "b -, - -, - -> b -"},
       {"lstm_cell", {gates, state}, {state}, "b -, b - -> b -"},
       {"lstm_cell_gradient", {state, gates, state}, {gates}, "b -, b -, b - -> b -"},
@@ -344,7 +359,7 @@ TEST_CASE("an op without a rule, or without shapes, is refused by name", "[hybri
   const auto why = [](const Entry& entry) { return std::get<std::string>(loop_of(graph_of(entry), OpId{0})); };
   CHECK(why({"mystery", {bw}, {bw}, ""}) ==
         "'it' (mystery) has no rule by which it could be cut: the trace gives it no attribute 'loop'");
-  CHECK(why({"linear", {bw, wn}, {bn}, ""}) ==
+  CHECK(why({"linear", {bw}, {bn}, ""}) ==
         "'it' (linear) has other operands than the rule of its kind, and the trace gives it no attribute 'loop'");
   // Positions come first, in one value or the other.
   const std::string hidden =

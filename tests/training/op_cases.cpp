@@ -69,7 +69,13 @@ std::vector<OpCase> products() {
           made("fused_attention_backward", {mixed, mixed, kv, mixed, sums}, {mixed, kv}, four),
           made("fused_attention", {mixed, fewer_kv}, {mixed, grouped}),
           made("fused_attention_backward", {mixed, mixed, fewer_kv, mixed, grouped}, {mixed, fewer_kv}),
+          made("expert_product", {{5, 4, 6}, {5, 6, 7}}, {{5, 4, 7}}),
+          made("expert_product_input_gradient", {{5, 4, 7}, {5, 6, 7}}, {{5, 4, 6}}),
+          made("expert_product_weight_gradient", {{5, 4, 6}, {5, 4, 7}}, {{5, 6, 7}}),
           made("linear", {x, w}, {y}),
+          made("linear", {x, {10, 33}}, {y}, {{"transposed", "yes"}}),
+          made("linear_input_gradient", {y, {10, 33}}, {x}, {{"transposed", "yes"}}),
+          made("linear_weight_gradient", {x, y}, {{10, 33}}, {{"transposed", "yes"}}),
           made("linear_weight_gradient", {x, y}, {w}),
           made("attention_scores", {deep}, {many}, two),
           made("attention_qkv_gradient", {many, many, thin, deep}, {deep}, two)};
@@ -97,6 +103,8 @@ std::vector<OpCase> others() {
   const Shape state{6, 16}, gates{6, 32};
   const Shape parameter{300};
   const Shape heads{2, 7, 24};
+  const Shape words{2, 9, 6}, chances{2, 9, 5}, rows{5, 4, 6};  // some find no room
+  const Attributes top{{"top", "2"}, {"room", "4"}};
   const Attributes of_queries{{"head_size", "6"}, {"parts", "1"}, {"base", "100"}},
       of_keys{{"head_size", "6"}, {"parts", "2"}, {"base", "100"}};
   return {made("relu", {x}, {x}),
@@ -126,6 +134,11 @@ std::vector<OpCase> others() {
           made("rotation", {heads}, {heads}, of_keys),
           made("rotation_gradient", {heads}, {heads}, of_queries),
           made("rotation_gradient", {heads}, {heads}, of_keys),
+          made("to_experts", {words, chances}, {rows}, top),
+          made("to_experts_gradient", {rows, chances}, {words}, top),
+          made("from_experts", {rows, chances}, {words}, top),
+          made("from_experts_gradient", {words, rows, chances}, {rows, chances}, top),
+          made("to_experts", {{3, 200, 2}, {3, 200, 3}}, {{3, 500, 2}}, {{"top", "1"}, {"room", "500"}}),
           made("gated_silu", {x, x}, {x}),
           made("gated_silu_gradient", {x, x, x}, {x, x}),
           made("lstm_cell", {gates, state}, {state}),
@@ -156,7 +169,8 @@ OpValues random_values(const OpCase& c, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   OpValues values;
   const auto count = [&](TensorId t) { return static_cast<std::size_t>(c.graph[t].bytes.count / 4); };
-  const float least = c.op.kind == "optimizer" ? 0.0F : -1.0F;
+  const bool has_chances = c.op.kind.find("_experts") != std::string::npos;
+  const float least = c.op.kind == "optimizer" || has_chances ? 0.01F : -1.0F;
   std::uniform_real_distribution<float> number(least, 1.0F);
   for (const TensorId t : c.op.inputs) {
     std::vector<float>& own = values.inputs.emplace_back(count(t));

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "validate/cpu/cpu_network.h"
 #include "validate/networks/initial_values.h"
@@ -86,6 +87,7 @@ TEST_CASE("gradients of every network agree with differences of the loss", "[val
                "gpt:layers=2,width=16,heads=2,sequence=6,batch=2,vocabulary=20",
                "gpt:layers=2,width=16,heads=2,sequence=6,batch=2,vocabulary=20,attention=fused",
                "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=6,batch=2,vocabulary=20,base=100",
+               "decoder:layers=1,width=16,heads=4,sequence=6,batch=2,vocabulary=20,experts=4,inner=24,capacity=1",
                "lstm:steps=4,width=8,batch=4,classes=3");
   PlainRun run(reference);
   run.run();
@@ -142,8 +144,57 @@ constexpr RecordedGradient recorded_gradients[] = {
     {"layer1.mlp.down.weight", 0.49147328, -0.14862534},
 };
 
-TEST_CASE("a decoder has the gradients of transformers' Llama", "[validate]") {
-  PlainRun run("decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=6,batch=2,vocabulary=20,base=100");
+// of its Mixtral, no token of which is left without room
+constexpr double recorded_loss_of_experts = 3.4616964;
+constexpr RecordedGradient recorded_gradients_of_experts[] = {
+    {"embedding.table", 3.8328212, -2.9094779},
+    {"head.norm.scale", 0.33347605, -0.066990818},
+    {"head.linear.weight", 1.1655386, 0.090504887},
+    {"layer0.attention.norm.scale", 0.86528355, 0.23444108},
+    {"layer0.attention.query.weight", 0.90526788, -0.4137149},
+    {"layer0.attention.keys.weight", 3.2431959, 1.8863221},
+    {"layer0.attention.projection.weight", 2.150395, -1.892516},
+    {"layer0.mlp.norm.scale", 0.25982017, 0.13850861},
+    {"layer0.mlp.router.weight", 0.60849564, -0.78257249},
+    {"layer0.mlp.gate.experts", 1.0782392, 0.67618214},
+    {"layer0.mlp.up.experts", 0.87911085, 0.25026737},
+    {"layer0.mlp.down.experts", 1.1702671, -0.95674498},
+    {"layer1.attention.norm.scale", 0.28315384, -0.28091123},
+    {"layer1.attention.query.weight", 0.43499787, -0.1361094},
+    {"layer1.attention.keys.weight", 1.3498364, -2.865486},
+    {"layer1.attention.projection.weight", 0.981071, -1.0155385},
+    {"layer1.mlp.norm.scale", 0.24792913, -0.31624539},
+    {"layer1.mlp.router.weight", 0.36498977, 0.38920656},
+    {"layer1.mlp.gate.experts", 0.49334624, -0.19713464},
+    {"layer1.mlp.up.experts", 0.52711722, -0.19659874},
+    {"layer1.mlp.down.experts", 0.64315079, -0.31593445},
+};
+
+// of Llama whose head has the embedding's table
+constexpr double recorded_loss_of_tied = 3.3990248;
+constexpr RecordedGradient recorded_gradients_of_tied[] = {
+    {"embedding.table", 3.6912906, 1.4151698},
+    {"head.norm.scale", 0.32267121, 0.27860888},
+    {"layer0.attention.norm.scale", 0.77758738, 0.38575199},
+    {"layer0.attention.query.weight", 1.021404, -1.0098624},
+    {"layer0.attention.keys.weight", 3.5226583, -2.7416361},
+    {"layer0.attention.projection.weight", 1.9082945, 1.0848327},
+    {"layer0.mlp.norm.scale", 0.41121462, -0.44713464},
+    {"layer0.mlp.gate.weight", 1.3548024, 0.20865343},
+    {"layer0.mlp.up.weight", 1.2778475, 1.1102678},
+    {"layer0.mlp.down.weight", 1.277085, -2.0206896},
+    {"layer1.attention.norm.scale", 0.22422818, 0.036095041},
+    {"layer1.attention.query.weight", 0.43797219, -0.38568963},
+    {"layer1.attention.keys.weight", 1.1031881, -0.59760745},
+    {"layer1.attention.projection.weight", 0.87182441, -1.3517343},
+    {"layer1.mlp.norm.scale", 0.1596406, -0.10831716},
+    {"layer1.mlp.gate.weight", 0.56592989, -0.59961539},
+    {"layer1.mlp.up.weight", 0.75993523, -0.95714801},
+    {"layer1.mlp.down.weight", 0.46309641, -0.2940121},
+};
+
+void hold_to_recorded(const std::string& reference, double loss, std::span<const RecordedGradient> gradients) {
+  PlainRun run(reference);
   for (std::size_t t = 0; t < run.graph().tensors.size(); ++t) {
     const auto scale = id_at<TensorId>(t);
     if (!run.graph()[scale].name.ends_with(".scale") || run.graph()[scale].kind != TensorKind::parameter) continue;
@@ -152,11 +203,11 @@ TEST_CASE("a decoder has the gradients of transformers' Llama", "[validate]") {
     }
   }
   run.run();
-  CHECK(run.loss() == Approx(recorded_loss).epsilon(1e-6));
-  std::size_t gradients = 0;
-  for (const Tensor& tensor : run.graph().tensors) gradients += tensor.kind == TensorKind::parameter_gradient ? 1 : 0;
-  CHECK(gradients == std::size(recorded_gradients));
-  for (const RecordedGradient& recorded : recorded_gradients) {
+  CHECK(run.loss() == Approx(loss).epsilon(1e-6));
+  std::size_t made = 0;
+  for (const Tensor& tensor : run.graph().tensors) made += tensor.kind == TensorKind::parameter_gradient ? 1 : 0;
+  CHECK(made == gradients.size());
+  for (const RecordedGradient& recorded : gradients) {
     INFO(recorded.parameter);
     const auto found =
         std::ranges::find(run.graph().tensors, "gradient of " + std::string(recorded.parameter), &Tensor::name);
@@ -171,6 +222,22 @@ TEST_CASE("a decoder has the gradients of transformers' Llama", "[validate]") {
     CHECK(std::sqrt(square) == Approx(recorded.length).epsilon(1e-5));
     CHECK(std::abs(with_waves - recorded.with_waves) <= 1e-5 * recorded.length);
   }
+}
+
+const std::string small_decoder =
+    "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=6,batch=2,vocabulary=20,base=100";
+
+TEST_CASE("a decoder has the gradients of transformers' Llama", "[validate]") {
+  hold_to_recorded(small_decoder, recorded_loss, recorded_gradients);
+}
+
+TEST_CASE("a decoder whose head is tied has the gradients of transformers' Llama", "[validate]") {
+  hold_to_recorded(small_decoder + ",tied=yes", recorded_loss_of_tied, recorded_gradients_of_tied);
+}
+
+TEST_CASE("a decoder of experts has the gradients of transformers' Mixtral", "[validate]") {
+  hold_to_recorded(small_decoder + ",experts=4,top_k=2,capacity=2", recorded_loss_of_experts,
+                   recorded_gradients_of_experts);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TEST_CASE("the results of forwards have the shapes that their rules say", "[netw
     CHECK(rule_of(kind).backward != nullptr);
     ++forwards;
   }
-  CHECK(forwards == 20);
+  CHECK(forwards == 23);
 }
 
 TEST_CASE("what ops are said to cost, by hand", "[networks]") {
@@ -64,6 +64,10 @@ TEST_CASE("what ops are said to cost, by hand", "[networks]") {
   CHECK(flops("batch_norm_weight_gradient") == 8 * (3 * 40 * 30 * 9));
   CHECK(flops("layer_norm") == 8 * (5 * 37));
   CHECK(flops("root_norm") == 4 * (5 * 37));
+  for (const char* kind : {"expert_product", "expert_product_input_gradient", "expert_product_weight_gradient"}) {
+    INFO(kind);
+    CHECK(flops(kind) == 2 * 5 * 4 * 6 * 7);
+  }
   CHECK(flops("rotation") == 3 * (2 * 7 * 24));
   CHECK(flops("gated_silu_gradient") == 12 * (5 * 37));
   CHECK(flops("relu_gradient") == 5 * 37);

@@ -32,6 +32,7 @@ TEST_CASE("1F1B on three devices trains as one device does, with and without rem
   const bool rematerializes = GENERATE(false, true);
   const std::string network = GENERATE("mlp:layers=6,width=24,batch=6,classes=4",
                                        "gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20",
+                                       "decoder:layers=2,width=16,heads=4,sequence=8,batch=2,vocabulary=20,experts=4",
                                        "resnet:blocks=4,channels=4,picture=16,batch=2,classes=5");
   INFO(network << (rematerializes ? ", rotor" : ", store_all"));
   constexpr BytesPerSecond fast{20e9};

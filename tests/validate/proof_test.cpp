@@ -101,8 +101,9 @@ TEST_CASE("fused attention, whose op makes two values, trains as plain training 
   for (const char* spec : {"greedy_recompute", "offload_greedy"}) prove(graph, of_graph, spec);
 }
 
-TEST_CASE("a decoder with grouped heads trains as plain training does", "[validate]") {
-  const std::string network = "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=8,batch=2,vocabulary=20";
+TEST_CASE("a decoder with grouped heads, or with experts, trains as plain training does", "[validate]") {
+  const std::string network = "decoder:layers=2,width=16,heads=4,kv_heads=2,inner=24,sequence=8,batch=2,vocabulary=20" +
+                              std::string(GENERATE("", ",experts=4,capacity=0.75,tied=yes"));
   const Training chain = training_of(network, one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::adam});
   const Training graph = training_of(network + ",view=graph,updates=adam", one_gpu(), {.micro_batches = 2});
   const Plain of_chain = plain_training(chain), of_graph = plain_training(graph);

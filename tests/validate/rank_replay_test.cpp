@@ -202,6 +202,8 @@ TEST_CASE("ranks that cannot run a plan say why", "[validate]") {
       why("mlp:layers=4,width=16", "data_parallel|rotor") ==
       "'mlp:layers=4,width=16' is planned by stages, within which ranks exchange: the replay runs ranks of a graph of "
       "ops only");
+  CHECK(why("decoder:layers=1,tied=yes,view=graph", "zero3") ==
+        "'head.linear' has the weight of another layer (tied=yes), which ranks of the replay do not share out");
   CHECK(why("lstm:steps=3,width=8,view=graph", "data_parallel") ==
         "the network has several ops 'step1.gates input gradient'");
 }

@@ -58,4 +58,13 @@ CudaKernel rotation_gradient(const Graph&, const Op&, const Libraries&);
 CudaKernel gated_silu(const Graph&, const Op&, const Libraries&);
 CudaKernel gated_silu_gradient(const Graph&, const Op&, const Libraries&);
 
+// --- expert_kernels.cpp
+CudaKernel to_experts(const Graph&, const Op&, const Libraries&);
+CudaKernel to_experts_gradient(const Graph&, const Op&, const Libraries&);
+CudaKernel expert_product(const Graph&, const Op&, const Libraries&);
+CudaKernel expert_product_input_gradient(const Graph&, const Op&, const Libraries&);
+CudaKernel expert_product_weight_gradient(const Graph&, const Op&, const Libraries&);
+CudaKernel from_experts(const Graph&, const Op&, const Libraries&);
+CudaKernel from_experts_gradient(const Graph&, const Op&, const Libraries&);
+
 }  // namespace plimsoll::cuda_kernels

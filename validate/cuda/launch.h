@@ -6,6 +6,7 @@
 
 #include "validate/reference/compression.h"
 #include "validate/reference/decoder_layers.h"
+#include "validate/reference/experts.h"
 #include "validate/reference/fused_attention.h"
 #include "validate/reference/layers.h"
 #include "validate/reference/normalization.h"
@@ -70,6 +71,15 @@ void rotate(const float* x, const RotationSizes&, bool back, float* y, cudaStrea
 void gated_silu(const float* gate, const float* up, float* y, std::int64_t n, cudaStream_t);
 void gated_silu_gradient(const float* gate, const float* up, const float* dy, float* dgate, float* dup, std::int64_t n,
                          cudaStream_t);
+
+// --- mixture.cu
+void choose(const float* chances, const ExpertSizes&, const ExpertChoice&, cudaStream_t);
+void send_to_experts(const ExpertSizes&, const ExpertChoice&, const float* x, float* rows, cudaStream_t);
+void bring_from_experts(const ExpertSizes&, const ExpertChoice&, const float* drows, float* dx, cudaStream_t);
+void mix_experts(const ExpertSizes&, const ExpertChoice&, const float* rows, const float* chances, float* y,
+                 cudaStream_t);
+void mix_experts_gradient(const ExpertSizes&, const ExpertChoice&, const float* dy, const float* rows,
+                          const float* chances, float* drows, float* dchances, cudaStream_t);
 
 // --- layers.cu
 void max_pool_gradient(const float* x, const float* dy, const PoolSizes&, float* dx, cudaStream_t);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <memory>
 
+#include "sim/core/op_attribute.h"
 #include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
 #include "validate/cuda/matrix_product.h"
+#include "validate/networks/network.h"
 
 namespace plimsoll::cuda_kernels {
 namespace {
@@ -30,10 +32,12 @@ SharedProduct input_gradient(std::int64_t rows, std::int64_t k, std::int64_t n, 
 /// y = x W + b; x (rows, k), W (k, n), b (n) or none.
 CudaKernel linear(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
-  const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
+  const bool turned = attribute_of(op, transposed_attribute).has_value();
+  const std::int64_t rows = rows_of(x), k = weight.shape[turned ? 1 : 0], n = weight.shape[turned ? 0 : 1];
+  const StoredMatrix of_weight{weight.shape[0], weight.shape[1], weight.shape[1], turned};
   const bool has_bias = op.inputs.size() > 2;
   const auto product = std::make_shared<const MatrixProduct>(
-      ProductShape{.a = {rows, k, x.shape.back()}, .b = {k, n, n}, .c = {rows, n, n}, .has_bias = has_bias}, libraries);
+      ProductShape{.a = {rows, k, x.shape.back()}, .b = of_weight, .c = {rows, n, n}, .has_bias = has_bias}, libraries);
   return {[product, has_bias](const KernelArguments& a, const Queue& queue) {
             product->run(a.in(0), a.in(1), a.out(), has_bias ? a.in(2) : nullptr, a.scratch, queue);
           },
@@ -43,8 +47,11 @@ CudaKernel linear(const Graph& graph, const Op& op, const Libraries& libraries) 
 /// dx = dy W^T.
 CudaKernel linear_input_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor& weight = graph[op.inputs[1]];
-  const std::int64_t k = weight.shape[0], n = weight.shape[1];
-  const SharedProduct product = input_gradient(rows_of(graph[op.inputs[0]]), k, n, k, libraries);
+  const std::int64_t rows = rows_of(graph[op.inputs[0]]), k = weight.shape[0], n = weight.shape[1];
+  const SharedProduct product = attribute_of(op, transposed_attribute)
+                                    ? std::make_shared<const MatrixProduct>(
+                                          ProductShape{.a = {rows, k, k}, .b = {k, n, n}, .c = {rows, n, n}}, libraries)
+                                    : input_gradient(rows, k, n, k, libraries);
   return {[product](const KernelArguments& a, const Queue& queue) {
             product->run(a.in(0), a.in(1), a.out(), nullptr, a.scratch, queue);
           },
@@ -56,6 +63,14 @@ CudaKernel linear_input_gradient(const Graph& graph, const Op& op, const Librari
 CudaKernel linear_weight_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.outputs[0]];
   const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
+  if (attribute_of(op, transposed_attribute)) {
+    const auto turned = std::make_shared<const MatrixProduct>(
+        ProductShape{.a = {rows, k, k, true}, .b = {rows, n, n}, .c = {k, n, n}}, libraries);
+    return {[turned](const KernelArguments& a, const Queue& queue) {
+              turned->run(a.in(1), a.in(0), a.out(0), nullptr, a.scratch, queue);
+            },
+            turned->scratch()};
+  }
   const auto product = std::make_shared<const MatrixProduct>(
       ProductShape{.a = {rows, k, x.shape.back(), true}, .b = {rows, n, n}, .c = {k, n, n}}, libraries);
   if (op.outputs.size() == 1) {

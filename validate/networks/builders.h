@@ -37,6 +37,11 @@ struct GroupedHeads {
   std::int64_t queries, keys, size, base;
 };
 
+/// How many, how many a token goes to, and how many rows each has room for.
+struct Experts {
+  std::int64_t count, top, room;
+};
+
 class NetworkBuilder {
  public:
   NetworkBuilder(std::string name, StatedRates rates, SequenceSlice = {});
@@ -69,14 +74,17 @@ class NetworkBuilder {
   /// The same without whole weights, on a whole sequence: queries are one product, keys and values another.
   TensorId fused_attention(const std::string& name, TensorId x, std::int64_t heads);
   /// The same by the table alone: positions come in later, as a rotation.
-  TensorId word_embedding(const std::string& name, TensorId tokens, std::int64_t vocabulary, std::int64_t width);
+  TensorId word_embedding(const std::string& name, TensorId tokens, TensorId table);
   TensorId product(const std::string& name, TensorId x, std::int64_t outputs,
-                   const std::string& features);  ///< no bias
+                   const std::string& features);                               ///< no bias
+  TensorId tied_product(const std::string& name, TensorId x, TensorId table);  ///< with each row of the table: a word's
   TensorId root_norm(const std::string& name, TensorId x);
   TensorId gated_silu(const std::string& name, TensorId gate, TensorId up);
   /// Causal self-attention of a whole sequence, without whole weights, whose queries and keys are turned by their
   /// positions; heads of queries share heads of keys and values in equal groups.
   TensorId grouped_attention(const std::string& name, TensorId x, const GroupedHeads&);
+  /// A gated MLP of each expert, of which every token goes to a few: a router's products and softmax say to which.
+  TensorId experts(const std::string& name, TensorId x, std::int64_t inner, const Experts&);
   /// state is (batch, 2 width): hidden, then cell. weight is (width, 4 width), bias (4 width).
   TensorId lstm_cell(const std::string& name, TensorId state, TensorId weight, TensorId bias);
   /// The loss stage: mean cross-entropy of softmax; row r of a micro-batch has the label r modulo the classes.
@@ -135,6 +143,9 @@ struct DecoderSizes {
   std::uint32_t layers = 4, width = 128, heads = 4, kv_heads = 2;
   std::uint32_t inner = 0;  ///< of the MLP; 0: 8/3 of the width, rounded up to a multiple of 32
   std::uint32_t sequence = 64, batch = 4, vocabulary = 256, base = 10'000;
+  std::uint32_t tied = 0;                ///< 1: the head's weight is the embedding's table
+  std::uint32_t experts = 0, top_k = 2;  ///< in place of an MLP; 0: none
+  double capacity = 1.25;                ///< rows for which an expert has room, in what it gets where all get as many
 };
 Network decoder(const DecoderSizes&, const TrainingOptions&);
 

@@ -69,7 +69,8 @@ std::vector<std::byte> initial_value(const Tensor& tensor, std::uint64_t seed) {
   }
   // A weight's last dimension is its outputs; all others are summed over.
   const bool is_weight = tensor.shape.size() > 1;
-  const double summed = is_weight ? static_cast<double>(n) / static_cast<double>(tensor.shape.back()) : 100.0;
+  double summed = is_weight ? static_cast<double>(n) / static_cast<double>(tensor.shape.back()) : 100.0;
+  if (name.ends_with(".experts")) summed /= static_cast<double>(tensor.shape.front());  // each has its own
   const std::uint64_t own = seed == 0 ? seed_of(name) : mixed(seed_of(name) ^ mixed(seed));
   return bytes_of(random_numbers(own, n, static_cast<float>(std::sqrt(3.0 / summed))));
 }

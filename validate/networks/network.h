@@ -38,4 +38,7 @@ inline constexpr const char* statistics_attribute = "statistics";
 inline constexpr const char *first_position_attribute = "first_position", *sequence_attribute = "sequence",
                             *slices_attribute = "slices";
 
+/// Of a linear layer: its weight is stored (outputs, inputs), as a table of words is.
+inline constexpr const char* transposed_attribute = "transposed";
+
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "sim/core/names.h"
@@ -46,12 +47,6 @@ ReferenceOption optimizer_option(Optimizer& value) {
           [&value] { return std::string(written(value)); }};
 }
 
-ReferenceOption inner_option(std::uint32_t& value, std::int64_t most) {
-  ReferenceOption option = whole_option("inner", value, 1, most);
-  option.shown = [&value] { return value == 0 ? std::string("8/3 width") : std::to_string(value); };
-  return option;
-}
-
 std::vector<ReferenceOption> with_common(std::vector<ReferenceOption> options, Settings& s) {
   options.push_back(word_option("view", s.view, {"chain", "graph"}));
   options.push_back(word_option("kernels", s.kernels, {"cpu", "cuda", "cuda_tf32"}));
@@ -61,48 +56,61 @@ std::vector<ReferenceOption> with_common(std::vector<ReferenceOption> options, S
   return options;
 }
 
+constexpr std::int64_t many = 4096, wide = 1 << 14;
+
+/// Of a number that is 0 where none is given: what that means is `shown`.
+ReferenceOption open_option(std::string_view name, std::uint32_t& value, std::int64_t most, std::string_view shown) {
+  ReferenceOption option = whole_option(name, value, 1, most);
+  option.shown = [&value, shown] { return value == 0 ? std::string(shown) : std::to_string(value); };
+  return option;
+}
+
+std::vector<ReferenceOption> decoder_options(Settings& s) {
+  DecoderSizes& d = s.decoder;
+  const auto show = [](double capacity) { return fmt::format("{}", capacity); };
+  return with_common(
+      {whole_option("layers", d.layers, 1, 512), whole_option("width", d.width, 1, wide),
+       whole_option("heads", d.heads, 1, 256), whole_option("kv_heads", d.kv_heads, 1, 256),
+       open_option("inner", d.inner, 1 << 16, "8/3 width"), whole_option("sequence", d.sequence, 1, many),
+       whole_option("batch", d.batch, 1, 1024), whole_option("vocabulary", d.vocabulary, 2, 1 << 18),
+       whole_option("base", d.base, 1, 1 << 30), word_option("tied", d.tied, {"no", "yes"}),
+       open_option("experts", d.experts, 1 << 10, "none"), whole_option("top_k", d.top_k, 1, 64),
+       quantity_option("capacity", d.capacity, parse_number, show)},
+      s);
+}
+
 std::vector<NamedBuilder> builders(Settings& s) {
-  constexpr std::int64_t many = 4096, wide = 1 << 14;
-  return {
-      {"mlp",
-       with_common({whole_option("layers", s.mlp.layers, 1, many), whole_option("width", s.mlp.width, 1, wide),
-                    whole_option("batch", s.mlp.batch, 1, wide), whole_option("classes", s.mlp.classes, 1, wide)},
-                   s),
-       [&s] { return mlp(s.mlp, s.training); }, "its inputs are rows of numbers"},
-      {"resnet",
-       with_common(
-           {whole_option("blocks", s.resnet.blocks, 1, 64), whole_option("channels", s.resnet.channels, 1, 1024),
-            whole_option("picture", s.resnet.picture, 8, 1024), whole_option("batch", s.resnet.batch, 1, 1024),
-            whole_option("classes", s.resnet.classes, 1, wide), whole_option("colors", s.resnet.colors, 1, 1024),
-            word_option("block", s.resnet.block, {"basic", "bottleneck"})},
-           s),
-       [&s] { return resnet(s.resnet, s.training); }, "its inputs are pictures"},
-      {"gpt",
-       with_common(
-           {whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
-            whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
-            whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18),
-            word_option("attention", s.gpt.attention, {"eager", "fused"})},
-           s),
-       [&s] { return gpt(s.gpt, s.training); },
-       {},
-       [&s](SequenceSlice slice) { return gpt(s.gpt, s.training, slice); },
-       &s.gpt.sequence},
-      {"decoder",
-       with_common(
-           {whole_option("layers", s.decoder.layers, 1, 512), whole_option("width", s.decoder.width, 1, wide),
-            whole_option("heads", s.decoder.heads, 1, 256), whole_option("kv_heads", s.decoder.kv_heads, 1, 256),
-            inner_option(s.decoder.inner, 1 << 16), whole_option("sequence", s.decoder.sequence, 1, many),
-            whole_option("batch", s.decoder.batch, 1, 1024),
-            whole_option("vocabulary", s.decoder.vocabulary, 2, 1 << 18),
-            whole_option("base", s.decoder.base, 1, 1 << 30)},
-           s),
-       [&s] { return decoder(s.decoder, s.training); }, "its kernels count positions from the first row of a sequence"},
-      {"lstm",
-       with_common({whole_option("steps", s.lstm.steps, 1, many), whole_option("width", s.lstm.width, 1, wide),
-                    whole_option("batch", s.lstm.batch, 1, wide), whole_option("classes", s.lstm.classes, 1, wide)},
-                   s),
-       [&s] { return lstm(s.lstm, s.training); }, "its steps are its stages, each with one state as its input"}};
+  return {{"mlp",
+           with_common({whole_option("layers", s.mlp.layers, 1, many), whole_option("width", s.mlp.width, 1, wide),
+                        whole_option("batch", s.mlp.batch, 1, wide), whole_option("classes", s.mlp.classes, 1, wide)},
+                       s),
+           [&s] { return mlp(s.mlp, s.training); }, "its inputs are rows of numbers"},
+          {"resnet",
+           with_common(
+               {whole_option("blocks", s.resnet.blocks, 1, 64), whole_option("channels", s.resnet.channels, 1, 1024),
+                whole_option("picture", s.resnet.picture, 8, 1024), whole_option("batch", s.resnet.batch, 1, 1024),
+                whole_option("classes", s.resnet.classes, 1, wide), whole_option("colors", s.resnet.colors, 1, 1024),
+                word_option("block", s.resnet.block, {"basic", "bottleneck"})},
+               s),
+           [&s] { return resnet(s.resnet, s.training); }, "its inputs are pictures"},
+          {"gpt",
+           with_common(
+               {whole_option("layers", s.gpt.layers, 1, 512), whole_option("width", s.gpt.width, 1, wide),
+                whole_option("heads", s.gpt.heads, 1, 256), whole_option("sequence", s.gpt.sequence, 1, many),
+                whole_option("batch", s.gpt.batch, 1, 1024), whole_option("vocabulary", s.gpt.vocabulary, 2, 1 << 18),
+                word_option("attention", s.gpt.attention, {"eager", "fused"})},
+               s),
+           [&s] { return gpt(s.gpt, s.training); },
+           {},
+           [&s](SequenceSlice slice) { return gpt(s.gpt, s.training, slice); },
+           &s.gpt.sequence},
+          {"decoder", decoder_options(s), [&s] { return decoder(s.decoder, s.training); },
+           "its kernels count positions from the first row of a sequence"},
+          {"lstm",
+           with_common({whole_option("steps", s.lstm.steps, 1, many), whole_option("width", s.lstm.width, 1, wide),
+                        whole_option("batch", s.lstm.batch, 1, wide), whole_option("classes", s.lstm.classes, 1, wide)},
+                       s),
+           [&s] { return lstm(s.lstm, s.training); }, "its steps are its stages, each with one state as its input"}};
 }
 
 void take_updates_of(const Optimizers& optimizers, TrainingOptions& training) {
@@ -110,18 +118,22 @@ void take_updates_of(const Optimizers& optimizers, TrainingOptions& training) {
   training.groups = optimizers.groups;
 }
 
-void check_heads(std::string_view reference, const DecoderSizes& d) {
-  if (d.width % d.heads != 0) {
-    throw InputError(located(reference, {}, "heads", fmt::format("must divide width {}, found {}", d.width, d.heads)));
-  }
-  if (d.width / d.heads % 2 != 0) {
-    throw InputError(located(
-        reference, {}, "heads",
-        fmt::format("a head's numbers are turned in pairs, and width {} leaves it {}", d.width, d.width / d.heads)));
+void check_decoder(std::string_view reference, const DecoderSizes& d) {
+  const auto complain = [&](std::string_view option, std::string what) {
+    throw InputError(located(reference, {}, option, std::move(what)));
+  };
+  if (d.width % d.heads != 0) complain("heads", fmt::format("must divide width {}, found {}", d.width, d.heads));
+  if (const std::uint32_t size = d.width / d.heads; size % 2 != 0) {
+    complain("heads", fmt::format("a head's numbers are turned in pairs, and width {} leaves it {}", d.width, size));
   }
   if (d.heads % d.kv_heads != 0) {
-    throw InputError(
-        located(reference, {}, "kv_heads", fmt::format("must divide heads {}, found {}", d.heads, d.kv_heads)));
+    complain("kv_heads", fmt::format("must divide heads {}, found {}", d.heads, d.kv_heads));
+  }
+  if (d.experts > 0 && d.top_k > d.experts) {
+    complain("top_k", fmt::format("a token goes to at most the {} experts there are, found {}", d.experts, d.top_k));
+  }
+  if (!(d.capacity > 0) || !std::isfinite(d.capacity)) {
+    complain("capacity", fmt::format("must be above 0, found {}", d.capacity));
   }
 }
 
@@ -130,7 +142,7 @@ void check_combination(std::string_view reference, const Settings& s) {
     throw InputError(
         located(reference, {}, "heads", fmt::format("must divide width {}, found {}", s.gpt.width, s.gpt.heads)));
   }
-  check_heads(reference, s.decoder);
+  check_decoder(reference, s.decoder);
   if (s.view == 0 && s.training.updates != Optimizer::none) {
     throw InputError(located(reference, {}, "updates", "only of view=graph; a chain's updates follow --optimizer"));
   }

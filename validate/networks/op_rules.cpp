@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_attribute.h"
 #include "validate/networks/backward_writer.h"
 #include "validate/networks/kernel_arguments.h"
+#include "validate/networks/network.h"
 
 namespace plimsoll {
 namespace {
@@ -122,6 +124,23 @@ void gated_silu(BackwardWriter& writer, const Op& forward) {
   writer.input_gradients(OpKind::gated_silu_gradient, forward, {gate, up, gradient}, {gate, up});
 }
 
+/// Which expert a token goes to has no gradient.
+void to_experts(BackwardWriter& writer, const Op& forward) {
+  const TensorId x = forward.inputs[0], chances = forward.inputs[1];
+  writer.input_gradient(OpKind::to_experts_gradient, forward, {gradient_of_result(writer, forward), chances}, x);
+}
+
+void expert_product(BackwardWriter& writer, const Op& forward) {
+  const TensorId x = forward.inputs[0], weight = forward.inputs[1], gradient = gradient_of_result(writer, forward);
+  writer.input_gradient(OpKind::expert_product_input_gradient, forward, {gradient, weight}, x);
+  writer.weight_gradient(OpKind::expert_product_weight_gradient, forward, {x, gradient}, {weight});
+}
+
+void from_experts(BackwardWriter& writer, const Op& forward) {
+  const TensorId rows = forward.inputs[0], chances = forward.inputs[1], gradient = gradient_of_result(writer, forward);
+  writer.input_gradients(OpKind::from_experts_gradient, forward, {gradient, rows, chances}, {rows, chances});
+}
+
 void cross_entropy(BackwardWriter& writer, const Op& forward) {
   writer.input_gradient(OpKind::cross_entropy_gradient, forward, {forward.outputs[0]}, forward.inputs[0]);
 }
@@ -149,10 +168,10 @@ Shape as_input(const Graph& graph, const Op& op) {
   return input_of(graph, op, i).shape;
 }
 
-/// x is (..., k), weight (k, n): (..., n).
+/// x is (..., k), weight (k, n) or, transposed, (n, k): (..., n).
 Shape of_product(const Graph& graph, const Op& op) {
   Shape shape = input_of(graph, op, 0).shape;
-  shape.back() = input_of(graph, op, 1).shape[1];
+  shape.back() = input_of(graph, op, 1).shape[attribute_of(op, transposed_attribute) ? 0 : 1];
   return shape;
 }
 
@@ -192,6 +211,23 @@ Shape of_embedding(const Graph& graph, const Op& op) {
   return {tokens[0], tokens[1], table[1]};
 }
 
+/// Tokens (..., width), their chances (..., experts): (experts, room, width).
+Shape of_rows_at_experts(const Graph& graph, const Op& op) {
+  return {input_of(graph, op, 1).shape.back(), whole_attribute(op, "room"), input_of(graph, op, 0).shape.back()};
+}
+
+/// Rows of experts, chances: as many tokens as there are chances.
+Shape of_rows_back(const Graph& graph, const Op& op) {
+  Shape shape = input_of(graph, op, 1).shape;
+  shape.back() = input_of(graph, op, 0).shape.back();
+  return shape;
+}
+
+Shape of_expert_product(const Graph& graph, const Op& op) {
+  const Shape &x = input_of(graph, op, 0).shape, &weight = input_of(graph, op, 1).shape;
+  return {x[0], x[1], weight[2]};
+}
+
 // --- flops
 
 Flops no_flops(const Graph&, const Op&) {
@@ -212,7 +248,7 @@ Flops per_output(const Graph& graph, const Op& op) {
 /// Of a product with a weight, forward or backward: `result` has the shape of what the forward made. Of pictures the
 /// weight has three dimensions that are summed over.
 Flops of_weight(const Tensor& result, const Tensor& weight) {
-  const double summed = numbers_in(weight.shape) / static_cast<double>(weight.shape.back());
+  const double summed = numbers_in(weight.shape) / static_cast<double>(result.shape.back());
   return {2 * numbers_in(result.shape) * summed};
 }
 
@@ -226,6 +262,13 @@ Flops input_gradient_product(const Graph& graph, const Op& op) {
 
 Flops weight_gradient_product(const Graph& graph, const Op& op) {
   return of_weight(input_of(graph, op, 1), output_of(graph, op));
+}
+
+/// Of a product of each expert, forward or backward; `summed`: that dimension of the second input times numbers of the
+/// first.
+template <std::size_t with>
+Flops expert_flops(const Graph& graph, const Op& op) {
+  return {2 * numbers_in(input_of(graph, op, 0).shape) * static_cast<double>(input_of(graph, op, 1).shape[with])};
 }
 
 /// Of so many products of attention; `qkv` is that input.
@@ -317,6 +360,13 @@ constexpr NetworkTable<OpRule> op_rules = [] {
       consequence(rotation_gradient, per_input<3>),
       forward(gated_silu, as_input, of::gated_silu, per_input<6>),
       consequence(gated_silu_gradient, per_input<12>),
+      forward(to_experts, of_rows_at_experts, of::to_experts, no_flops),
+      consequence(to_experts_gradient, per_output<1>),
+      forward(expert_product, of_expert_product, of::expert_product, expert_flops<2>),
+      consequence(expert_product_input_gradient, expert_flops<1>),
+      consequence(expert_product_weight_gradient, expert_flops<2>),
+      forward(from_experts, of_rows_back, of::from_experts, per_input<2>),
+      consequence(from_experts_gradient, per_input<3, 1>),
       forward(cross_entropy, as_input, of::cross_entropy, per_input<5>),
       consequence(cross_entropy_gradient, per_input<5>),
       consequence(optimizer, no_flops),

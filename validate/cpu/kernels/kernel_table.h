@@ -63,6 +63,15 @@ Kernel rotation_gradient(const Graph&, const Op&);
 Kernel gated_silu(const Graph&, const Op&);
 Kernel gated_silu_gradient(const Graph&, const Op&);
 
+// --- expert_kernels.cpp
+Kernel to_experts(const Graph&, const Op&);
+Kernel to_experts_gradient(const Graph&, const Op&);
+Kernel expert_product(const Graph&, const Op&);
+Kernel expert_product_input_gradient(const Graph&, const Op&);
+Kernel expert_product_weight_gradient(const Graph&, const Op&);
+Kernel from_experts(const Graph&, const Op&);
+Kernel from_experts_gradient(const Graph&, const Op&);
+
 // --- optimizer_kernels.cpp
 Kernel optimizer(const Graph&, const Op&);
 

@@ -311,6 +311,11 @@ std::variant<RankNetworks, ReplayFailure> rank_networks(const Network& whole, co
                     "graph of ops only",
                     problem.graph.name)};
   }
+  for (const Op& op : whole.graph.ops) {
+    if (!attribute_of(op, transposed_attribute)) continue;
+    return ReplayFailure{fmt::format(
+        "'{}' has the weight of another layer (tied=yes), which ranks of the replay do not share out", op.name)};
+  }
   std::variant<std::vector<RankLayout>, std::string> layouts = rank_layouts(whole.graph, problem.graph, *problem.mesh);
   if (std::string* why = std::get_if<std::string>(&layouts)) return ReplayFailure{std::move(*why)};
   use_one_thread();
