@@ -1,6 +1,7 @@
 #include "sim/judge/check.h"
 
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "sim/judge/approximations.h"
@@ -22,6 +23,7 @@ class Court {
   using Listeners = std::vector<Judge*>;
 
   void judge(StepId s);
+  void uses(StepId s, BufferId b, std::string_view verb);
   void judge_what_it_does(StepId s);
 
   template <class... Event, class... Values>
@@ -45,7 +47,6 @@ class Court {
   std::unique_ptr<Judge> places_ = place_judge(walk_);
   std::unique_ptr<Judge> iteration_ = iteration_judge(walk_);
 
-  const Listeners use_{&residency_, flows_.get()};
   const Listeners op_{inputs_.get(), clipping_.get(), outputs_.get(), &approximations_, runs_.get()};
   const Listeners exchange_{flows_.get(), exchanges_.get()};
   const Listeners end_{evaluations_.get(), runs_.get(), places_.get(), iteration_.get(), &approximations_, &versions_};
@@ -75,9 +76,9 @@ void Court::sit() {
 void Court::judge(StepId s) {
   const Schedule& schedule = walk_.schedule;
   const Step& step = schedule[s];
-  for (const BufferId b : schedule.buffers_in(step.reads)) tell(use_, &Judge::uses, s, b, "reads");
+  for (const BufferId b : schedule.buffers_in(step.reads)) uses(s, b, "reads");
   for (const BufferId b : schedule.buffers_in(step.writes)) {
-    tell(use_, &Judge::uses, s, b, "writes");
+    uses(s, b, "writes");
     residency_.overwrites(s, b);
   }
   for (const BufferId b : schedule.buffers_in(step.allocates)) {
@@ -92,6 +93,11 @@ void Court::judge(StepId s) {
     residency_.frees(s, b);
     walk_.holdings.free(b);
   }
+}
+
+void Court::uses(StepId s, BufferId b, std::string_view verb) {
+  residency_.uses(s, b, verb);
+  if (!walk_.exchanges.empty()) flows_->uses(s, b, verb);
 }
 
 void Court::judge_what_it_does(StepId s) {

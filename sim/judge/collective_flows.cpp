@@ -156,7 +156,6 @@ void FlowJudge::exchanges(StepId s) {
 /// A reader of a result waits until every rank that it depends on has given its part; of an all-reduce its own rank
 /// too, whose part may come back with the others'.
 void FlowJudge::uses(StepId s, BufferId b, std::string_view /*verb*/) {
-  if (walk_.exchanges.empty()) return;
   const HeldValue& held = holdings_[b];
   const CollectiveId from = held.from;
   if (from == no_collective || held.life != Life::live || schedule_[s].collective == from) return;

@@ -444,15 +444,16 @@ void CostJudge::judge_cost_of_op(StepId s) {
   const Bytes gathered{product ? product->workspace : 0};
   Callers match{false, false};
   for (const bool keeps : {true, false}) {
+    if ((match.by_stage || !callers.by_stage) && (match.in_one_call || !callers.in_one_call)) break;
     const bool follows_only = keeps && !may_keep && op.phase == Phase::forward;
     if (!(keeps ? may_keep || follows_only : may_drop)) continue;
     const std::optional<double> seconds = product ? product->seconds : time_of(step, keeps, loads);
     const bool is_share = as_measured(graph_.source, platform_[stream.device]) && seconds.has_value();
     const auto released = is_share ? std::optional(op.released_share * *seconds) : seconds;
-    match.by_stage |=
-        same(step.work.seconds, seconds) && step.workspace == workspace_of(step, keeps && may_keep, false) + gathered;
-    match.in_one_call |=
-        same(step.work.seconds, released) && step.workspace == workspace_of(step, keeps && may_keep, true) + gathered;
+    match.by_stage |= callers.by_stage && same(step.work.seconds, seconds) &&
+                      step.workspace == workspace_of(step, keeps && may_keep, false) + gathered;
+    match.in_one_call |= callers.in_one_call && same(step.work.seconds, released) &&
+                         step.workspace == workspace_of(step, keeps && may_keep, true) + gathered;
   }
   const Callers before = callers;
   callers.by_stage = before.by_stage && match.by_stage;

@@ -47,9 +47,8 @@ void InputJudge::runs_op(StepId s) {
   given_.clear();
   for (const Slice& slice : {step.reads, step.writes, step.allocates}) {
     for (const BufferId b : schedule_.buffers_in(slice)) {
-      const Buffer& buffer = schedule_[b];
-      if (buffer.memory != own) report(Rule::wrong_place, s, b, "computes in another memory than that of");
-      given_.push_back({b, graph_[buffer.tensor].storage});
+      if (schedule_[b].memory != own) report(Rule::wrong_place, s, b, "computes in another memory than that of");
+      given_.push_back({b, walk_.storage_of(b)});
     }
   }
   load_input(s, op);

@@ -32,7 +32,7 @@ void OutputJudge::runs_op(StepId s) {
   for (const auto list : {writes, schedule_.buffers_in(step.allocates)}) {
     for (const BufferId b : list) {
       const Buffer& buffer = schedule_[b];
-      const StorageId storage = graph_[buffer.tensor].storage;
+      const StorageId storage = walk_.storage_of(b);
       const auto of_buffer = [&](TensorId t) { return graph_[t].storage == storage; };
       const bool loads = graph_[buffer.tensor].kind == TensorKind::input && !holdings_[b].makers.empty() &&
                          holdings_[b].makers.front() == s;
@@ -70,7 +70,7 @@ void OutputJudge::judge_filled(StepId s, const Op& op) {
     Bytes filled;
     for (const Slice& slice : {step.writes, step.allocates}) {
       for (const BufferId b : schedule_.buffers_in(slice)) {
-        if (graph_[schedule_[b].tensor].storage == storage) filled += schedule_[b].range_length;
+        if (walk_.storage_of(b) == storage) filled += schedule_[b].range_length;
       }
     }
     if (filled >= graph_[t].bytes) continue;
@@ -83,8 +83,9 @@ void OutputJudge::judge_filled(StepId s, const Op& op) {
 void OutputJudge::judge_views(StepId s, const Op& op) {
   const Step& step = schedule_[s];
   for (const TensorId t : op.outputs) {
+    const StorageId storage = graph_[t].storage;
     for (const BufferId b : schedule_.buffers_in(step.reads)) {
-      if (graph_[schedule_[b].tensor].storage != graph_[t].storage || !walk_.belongs(schedule_[b], step)) continue;
+      if (walk_.storage_of(b) != storage || !walk_.belongs(schedule_[b], step)) continue;
       HeldTensors& tensors = holdings_[b].tensors;
       if (std::ranges::find(tensors, t) == tensors.end()) tensors.push_back(t);
     }

@@ -29,6 +29,13 @@ std::vector<bool> updated_storages(const Graph& graph) {
   return is_updated;
 }
 
+std::vector<StorageId> storages_of_buffers(const Schedule& schedule, const Graph& graph) {
+  std::vector<StorageId> storages;
+  storages.reserve(schedule.buffers.size());
+  for (const Buffer& buffer : schedule.buffers) storages.push_back(graph[buffer.tensor].storage);
+  return storages;
+}
+
 }  // namespace
 
 std::uint32_t updates_of(const Schedule& schedule) {
@@ -43,6 +50,7 @@ Walk::Walk(const Schedule& of, const Graph& trace, const Platform& machine, Find
       findings(found),
       makers(makers_of_gradients(trace)),
       is_updated(updated_storages(trace)),
+      storages(storages_of_buffers(of, trace)),
       slices(sequence_slices(trace)),
       before(of),
       holdings(of, trace, makers),
@@ -79,16 +87,16 @@ const std::optional<Route>& Walk::route(RouteId id) {
 }
 
 bool Walk::fills(const Slice& slice, TensorId t) const {
-  return std::ranges::any_of(schedule.buffers_in(slice),
-                             [&](BufferId b) { return graph[schedule[b].tensor].storage == graph[t].storage; });
+  const StorageId storage = graph[t].storage;
+  return std::ranges::any_of(schedule.buffers_in(slice), [&](BufferId b) { return storage_of(b) == storage; });
 }
 
 bool Walk::is_live(TensorId t, const Step& step) {
   const std::optional<MemoryId> memory = own_memory(step);
+  const StorageId storage = graph[t].storage;
   for (BufferId b = holdings.newest_live(t, step.micro_batch); b != HeldValue::none; b = holdings[b].older) {
     const Buffer& buffer = schedule[b];
-    const bool same_storage = graph[buffer.tensor].storage == graph[t].storage;
-    if (same_storage && buffer.memory == memory && belongs(buffer, step)) return true;
+    if (storage_of(b) == storage && buffer.memory == memory && belongs(buffer, step)) return true;
   }
   return false;
 }

@@ -30,6 +30,7 @@ struct Walk {
   Findings& findings;
   std::vector<std::vector<OpId>> makers;  ///< by tensor: who makes a parameter gradient
   std::vector<bool> is_updated;           ///< by storage
+  std::vector<StorageId> storages;        ///< by buffer: that of its tensor
   std::uint32_t slices;                   ///< of a sequence: consecutive micro-batches
 
   HappensBefore before;
@@ -52,6 +53,7 @@ struct Walk {
   bool same_collective(StepId a, StepId b) const {
     return schedule[a].collective != no_collective && schedule[a].collective == schedule[b].collective;
   }
+  StorageId storage_of(BufferId b) const { return storages[b.index]; }
   bool is_update(StepId s) const { return graph[schedule[s].op].phase == Phase::update; }
   bool belongs(const Buffer& buffer, const Step& step) const { return belongs(buffer, step, step.micro_batch); }
   bool belongs(const Buffer& buffer, const Step& step, std::uint32_t micro_batch) const {
