@@ -69,9 +69,11 @@ class CopyTable {
   /// Of keys of so many storages.
   explicit CopyTable(std::size_t storages) : latest_(storages) {}
 
-  bool contains(const CopyKey& k) const { return entry_of(k) != nobody; }
-  Copy* find(const CopyKey&);
-  const Copy* find(const CopyKey&) const;
+  bool contains(const CopyKey& k) const { return entry_of(k) != nullptr; }
+  Copy* find(const CopyKey& k) const {
+    Entry* const entry = entry_of(k);
+    return entry == nullptr ? nullptr : &entry->copy;
+  }
   /// What is live at the key, or a new copy of which nothing is known; whether it is new. Neither moves until erased.
   std::pair<Copy*, bool> try_emplace(const CopyKey&);
   /// Which is there.
@@ -80,39 +82,38 @@ class CopyTable {
   void rename(const CopyKey& from, const CopyKey& to);
 
  private:
-  static constexpr std::uint32_t nobody = UINT32_MAX;
-
   struct Entry {
     CopyKey key;
     std::uint32_t slot = 0;
     Copy copy;
   };
+  /// Of a table that is probed one slot after the other.
+  struct Slot {
+    std::uint32_t hash = 0;
+    Entry* entry = nullptr;
+  };
   /// Which of a storage's copies was asked for last: it often is again.
   struct Latest {
     CopyKey key;
-    std::uint32_t entry = nobody;
-  };
-  /// Of a table that is probed one slot after the other.
-  struct Slot {
-    std::uint32_t hash = 0, entry = nobody;
+    Entry* entry = nullptr;
   };
 
   static std::uint32_t hash_of(const CopyKey&);
   std::size_t home_of(std::uint32_t hash) const { return hash & (slots_.size() - 1); }
   std::size_t slot_of(const CopyKey&, std::uint32_t hash) const;  ///< that has the key, or is the first free one
-  std::uint32_t entry_of(const CopyKey& k) const {
+  Entry* entry_of(const CopyKey& k) const {
     const Latest& latest = latest_[k.storage];
-    return latest.entry != nobody && latest.key == k ? latest.entry : searched_entry_of(k);
+    return latest.entry != nullptr && latest.key == k ? latest.entry : searched_entry_of(k);
   }
-  std::uint32_t searched_entry_of(const CopyKey&) const;
-  void fill_slot(std::size_t, std::uint32_t hash, std::uint32_t entry);
+  Entry* searched_entry_of(const CopyKey&) const;
+  void fill_slot(std::size_t, std::uint32_t hash, Entry*);
+  void empty_slot(std::size_t);
   void forget(const CopyKey&);
   void grow();
-  void empty_slot(std::size_t);
 
   std::vector<Slot> slots_{std::size_t{1} << 10U};  // a power of two, at most half of them taken
   std::deque<Entry> entries_;
-  std::vector<std::uint32_t> free_;     // entries without a slot
+  std::vector<Entry*> free_;            // entries without a slot
   mutable std::vector<Latest> latest_;  // by storage
 };
 

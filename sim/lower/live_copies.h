@@ -56,9 +56,13 @@ class LiveCopies {
   /// The number of a form that the tape names; 0 for the value itself.
   std::uint32_t form(const Tape&, Form) const;
   /// The form that an op reads of what is at the key.
-  CopyKey read_by(const Op&, TensorId, CopyKey) const;
+  CopyKey read_by(const Op& op, TensorId t, const CopyKey& k) const {
+    return codecs_.empty() ? k : form_read_by(op, t, k);
+  }
   /// A packed form that it reads beside that.
-  std::optional<CopyKey> read_beside(const Op&, TensorId, CopyKey) const;
+  std::optional<CopyKey> read_beside(const Op& op, TensorId t, const CopyKey& k) const {
+    return codecs_.empty() ? std::nullopt : form_read_beside(op, t, k);
+  }
 
   bool contains(const CopyKey& k) const { return live_.contains(k); }
   Copy* find(const CopyKey& k) { return live_.find(k); }
@@ -140,6 +144,8 @@ class LiveCopies {
   };
 
   BufferId new_buffer(TensorId, const CopyKey&);
+  CopyKey form_read_by(const Op&, TensorId, CopyKey) const;
+  std::optional<CopyKey> form_read_beside(const Op&, TensorId, CopyKey) const;
   std::optional<CodecId> codec_of_packed(const CopyKey&) const;
   void convert_chunk(TensorId, const CopyKey& from, const CopyKey& to, DeviceId);
   void mark_lossy(Copy&);

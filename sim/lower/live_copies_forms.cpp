@@ -34,8 +34,7 @@ std::uint32_t LiveCopies::form(const Tape& tape, Form form) const {
   return form.kind == Form::Kind::packed ? packed_by(codec) : restored_by(codec);
 }
 
-CopyKey LiveCopies::read_by(const Op& op, TensorId t, CopyKey k) const {
-  if (codecs_.empty()) return k;
+CopyKey LiveCopies::form_read_by(const Op& op, TensorId t, CopyKey k) const {
   const auto is_there = [&](std::uint32_t form) {
     k.form = form;
     return live_.contains(k);
@@ -52,7 +51,7 @@ CopyKey LiveCopies::read_by(const Op& op, TensorId t, CopyKey k) const {
   return k;
 }
 
-std::optional<CopyKey> LiveCopies::read_beside(const Op& op, TensorId t, CopyKey k) const {
+std::optional<CopyKey> LiveCopies::form_read_beside(const Op& op, TensorId t, CopyKey k) const {
   if (op.uses.empty() || k.form == 0) return std::nullopt;
   k.chunk = 0;
   for (std::uint32_t c = 0; c < codecs_.size(); ++c) {
@@ -118,6 +117,7 @@ void LiveCopies::convert_chunk(TensorId t, const CopyKey& from, const CopyKey& t
 
 void LiveCopies::compute_on_packed(std::span<const std::pair<TensorId, Copy*>> inputs, DeviceId device,
                                    NewStep& step) const {
+  if (codecs_.empty()) return;
   for (const auto& [t, copy] : inputs) {
     const Buffer& buffer = builder_[copy->buffer];
     if (!buffer.is_packed()) continue;
@@ -140,7 +140,7 @@ void LiveCopies::carry_approximation(const Copy& source, Copy& target) {
 
 void LiveCopies::carry_approximations(const Op& op, std::span<const std::pair<TensorId, Copy*>> inputs,
                                       std::span<const std::pair<TensorId, Copy*>> outputs) {
-  if (op.phase == Phase::update) return;
+  if (codecs_.empty() || op.phase == Phase::update) return;
   const auto beside = [&](TensorId t) -> std::optional<Codec> {
     for (const auto& [in, source] : inputs) {
       const Buffer& buffer = builder_[source->buffer];

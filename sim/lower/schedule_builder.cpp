@@ -11,7 +11,7 @@ namespace {
 template <class T>
 Slice append(std::vector<T>& list, const std::vector<T>& items) {
   const Slice slice{static_cast<std::uint32_t>(list.size()), static_cast<std::uint32_t>(items.size())};
-  list.insert(list.end(), items.begin(), items.end());
+  for (const T& item : items) list.push_back(item);  // which are few
   return slice;
 }
 
