@@ -160,14 +160,16 @@ std::optional<Seconds> duration(const Graph& graph, const Op& op, const Device& 
   const Source& source = graph.source;
   if (is_pinned_to_host(op) || collective_of(op)) return op.duration;
   if (implementation > 0) return duration_of_alternative(op, source, device, op.alternatives[implementation - 1]);
-  if (op.phase == Phase::update && !op.duration && device.takes_trace_times) return Seconds{0};
+  if (op.duration && times_hold(source, device)) {
+    return saving == Saving::nothing && op.nograd_duration ? op.nograd_duration : op.duration;
+  }
+  if (op.phase == Phase::update && device.takes_trace_times) return Seconds{0};
   const std::optional<BytesPerSecond> moves =
       op.phase == Phase::update ? update_traffic(device) : device.memory_bandwidth;
   const std::optional<KernelTime> measured = time_by_efficiency(graph, op, device);
   const std::optional<Seconds> whole =
       measured ? measured->time : duration_at(moves, cost_of(graph, op), source, device);
   if (!whole || saving == Saving::keep || !op.nograd_duration || !op.duration) return whole;
-  if (times_hold(source, device)) return op.nograd_duration;
   return op.duration->value > 0 ? (*op.nograd_duration / *op.duration) * *whole : *whole;
 }
 

@@ -210,7 +210,8 @@ class ReplayedMemory {
 
   void is_live(Bytes bytes) {
     live_ += bytes;
-    peak_.live = std::max(peak_.live, live_);
+    if (live_ <= peak_.live) return;
+    peak_.live = live_;
     if (allocator_) return;
     peak_.reserved = peak_.allocated = peak_.active = peak_.requested = peak_.live;
     peak_.fullest = {peak_.live, peak_.live, peak_.live, peak_.live, {}, {}};
