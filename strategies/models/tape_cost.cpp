@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "sim/core/collective_op.h"
 #include "sim/core/expects.h"
 
 namespace plimsoll {
@@ -19,6 +18,7 @@ class TapeWalk {
         codecs_(tape.codecs),
         forms_(1 + 2 * tape.codecs.size()),
         there_(graph_.storages * forms_),
+        made_(graph_.storages),
         made_here_(graph_.storages) {
     if (holds_first_op(graph_, part)) {
       for (const TensorId t : unread_parameters(graph_)) make(t);
@@ -34,6 +34,9 @@ class TapeWalk {
       }
     }
     for (const Op& op : graph_.ops) {
+      for (const TensorId t : op.outputs) {
+        if (op.phase != Phase::update) made_[graph_[t].storage.index] = true;
+      }
       if (op.phase != Phase::update) continue;
       for (const TensorId t : op.inputs) {
         if (graph_[t].kind == TensorKind::optimizer_state && updated_here(op)) make(t);
@@ -99,13 +102,15 @@ class TapeWalk {
     return std::ranges::find(part.ops, id) != part.ops.end();
   }
 
-  /// Or summed here with the gradients of other ranks.
+  /// Where its gradient is made, or summed with those of other ranks; of what has none, where its parameter is.
   bool updated_here(const Op& update) const {
-    const bool sums = collective_of(update).has_value();
-    return std::ranges::any_of(update.inputs, [&](TensorId t) {
-      const bool is_made_here = graph_[t].kind == TensorKind::parameter_gradient && made_here_[graph_[t].storage.index];
-      return graph_[t].kind == TensorKind::parameter ? there(t).is_whole : sums && is_made_here;
-    });
+    const auto made = [&](TensorId t, const std::vector<bool>& where) {
+      return graph_[t].kind == TensorKind::parameter_gradient && where[graph_[t].storage.index];
+    };
+    if (std::ranges::any_of(update.inputs, [&](TensorId t) { return made(t, made_here_); })) return true;
+    if (std::ranges::any_of(update.inputs, [&](TensorId t) { return made(t, made_); })) return false;
+    return std::ranges::any_of(
+        update.inputs, [&](TensorId t) { return graph_[t].kind == TensorKind::parameter && there(t).is_whole; });
   }
 
   /// What of a storage is on the device.
@@ -222,9 +227,9 @@ class TapeWalk {
   const Graph& graph_;
   const Part& part_;
   std::span<const Codec> codecs_;
-  std::size_t forms_;            // of a storage
-  std::vector<There> there_;     // by storage and form
-  std::vector<bool> made_here_;  // by storage: gradients of parameters
+  std::size_t forms_;                   // of a storage
+  std::vector<There> there_;            // by storage and form
+  std::vector<bool> made_, made_here_;  // by storage: anywhere; gradients of parameters by the part
   Bytes live_, in_flight_, peak_, kept_, kept_for_weights_;
   PieceName piece_ = PieceName::forward;
   Seconds time_;  // of the first run

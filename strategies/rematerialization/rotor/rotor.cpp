@@ -57,16 +57,9 @@ PlannedTape planned(const PartTask& task, const ChainSequence& sequence, std::op
   return {std::move(tape), peak_in_flight(cost, task), cost.makespan, gap};
 }
 
-/// Whether tapes take what the solver's chain says: of a whole chain. A pipeline's part is received, sent and begun by
-/// forwards that the solver does not plan.
-bool is_exact(const PartTask& task) {
-  const ChainRange range = chain_range(task.problem, task.part());
-  return range.forward_only == 0 && range.first == 0 && range.last == task.problem.chain->stages.size();
-}
-
-/// The least budget: what the solver needs, or its plan's tape.
+/// The least budget: what the solver needs, or the forwards before the first stage that it plans.
 Bytes least_budget(const PartTask& task, const Solver& solver) {
-  if (is_exact(task)) return solver.least;
+  if (chain_range(task.problem, task.part()).forward_only == 0) return solver.least;
   return std::max(solver.least, planned(task, rotor_least_memory(model_of(task)).sequence, std::nullopt).peak);
 }
 
@@ -116,24 +109,6 @@ class LongChainGaps {
   std::optional<IterationBounds> bounds_;
 };
 
-/// Where the solver's chain lacks a part of the memory, the fastest of some of its plans of less memory: that with the
-/// least has room. `bound`: what its plan within the budget takes.
-PlannedTape plan_of_less(const PartTask& task, const RotorOptions& options, Bytes budget, Seconds bound) {
-  EXPECTS(!is_exact(task));
-  const ChainModel model = model_of(task);
-  constexpr std::int64_t tried = 24;
-  PlannedTape found = planned(task, rotor_least_memory(model).sequence, std::nullopt);
-  for (std::int64_t k = tried - 1; k > 0; --k) {
-    const Bytes less{budget.count / tried * k};
-    const std::optional<ExactPlan> plan = solver_of(model, options, std::span(&less, 1)).solve(less);
-    if (!plan) break;
-    PlannedTape tape = planned(task, plan->sequence, std::nullopt);
-    if (tape.peak <= budget && tape.makespan < found.makespan) found = std::move(tape);
-  }
-  found.gap = relative_gap(found.makespan, bound);
-  return found;
-}
-
 std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const RotorOptions& options,
                                         std::span<const std::optional<Bytes>> budgets) {
   std::vector<Bytes> limits;
@@ -153,9 +128,8 @@ std::vector<TapeOutcome> rotor_outcomes(const PartTask& task, const RotorOptions
       continue;
     }
     PlannedTape tape = planned(task, plan->sequence, std::nullopt);
-    tape.gap = gaps.of(*plan, tape.makespan, budget);
-    if (tape.peak > budget) tape = plan_of_less(task, options, budget, tape.makespan);
     EXPECTS(tape.peak <= budget);
+    tape.gap = gaps.of(*plan, tape.makespan, budget);
     outcomes.emplace_back(std::move(tape));
   }
   return or_plain_training(task, budgets, std::move(outcomes));
