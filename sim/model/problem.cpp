@@ -122,15 +122,25 @@ std::optional<std::string> early_reader(const Problem& problem) {
   return std::nullopt;
 }
 
-/// Planners of chains take the bytes of states from the chain.
-void count_averages(Chain& chain, const ProblemOptions& options) {
-  for (Parameter& parameter : chain.parameters) {
-    const std::string& dtype = dtype_of(chain, parameter);
-    if (!parameter.trained) continue;
-    const Optimizers optimizers{options.optimizer, options.parameter_groups};
-    parameter.states = state_bytes(optimizers.of(parameter.name), options.states, parameter.bytes, dtype) +
-                       average_bytes(options.states, parameter.bytes, dtype);
+/// What the optimizer and averages keep for a parameter.
+Bytes kept_states(const Chain& chain, const Parameter& parameter, const Optimizers& optimizers, States states) {
+  const std::string& dtype = dtype_of(chain, parameter);
+  return state_bytes(optimizers.of(parameter.name), states, parameter.bytes, dtype) +
+         average_bytes(states, parameter.bytes, dtype);
+}
+
+/// Launches, averages and clipping as the problem says. Planners of chains take the bytes of states from the chain.
+void finish_updates(Problem& problem, Chain* chain, States states) {
+  const Optimizers optimizers = problem.optimizers();
+  launch_together(problem.graph, optimizers, problem.update_kernels);
+  if (problem.keeps_averages) {
+    keep_averages(problem.graph, states, problem.update_kernels);
+    for (std::size_t p = 0; chain != nullptr && p < chain->parameters.size(); ++p) {
+      Parameter& parameter = chain->parameters[p];
+      if (parameter.trained) parameter.states = kept_states(*chain, parameter, optimizers, states);
+    }
   }
+  if (problem.clips_gradients) count_clipping(problem.graph, problem.update_kernels);
 }
 
 /// A workspace below 0 is of a whole backward that reads its stage's inner tensors as they are. A part of it may keep
@@ -183,12 +193,7 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.index->graph = {};
     if (std::optional<std::string> why = empty_group(problem.graph, problem.optimizers())) return std::move(*why);
     if (options.optimizer != Optimizer::none) problem.states = states_taken(problem.graph, options.states);
-    launch_together(problem.graph, problem.optimizers(), options.update_kernels);
-    if (options.keeps_averages) {
-      keep_averages(problem.graph, options.states, options.update_kernels);
-      count_averages(whole, options);
-    }
-    if (options.clips_gradients) count_clipping(problem.graph, options.update_kernels);
+    finish_updates(problem, &whole, options.states);
     const bool are_counted =
         std::ranges::all_of(whole.stages, [](const Stage& s) { return s.forward_kernels && s.backward_kernels; });
     if (device.host_launch > Seconds{0} && !are_counted) {
@@ -211,11 +216,10 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
       std::variant<UpdatedGraph, std::string> updated =
           graph_with_updates(std::move(graph), problem.optimizers(), options.states);
       if (std::string* why = std::get_if<std::string>(&updated)) return std::move(*why);
-      graph = std::move(std::get<UpdatedGraph>(updated).graph);
-      if (std::optional<std::string> why = empty_group(graph, problem.optimizers())) return std::move(*why);
-      launch_together(graph, problem.optimizers(), options.update_kernels);
-      if (options.keeps_averages) keep_averages(graph, options.states, options.update_kernels);
-      if (options.clips_gradients) count_clipping(graph, options.update_kernels);
+      problem.graph = std::move(std::get<UpdatedGraph>(updated).graph);
+      if (std::optional<std::string> why = empty_group(problem.graph, problem.optimizers())) return std::move(*why);
+      finish_updates(problem, nullptr, options.states);
+      graph = std::move(problem.graph);
       problem.states = std::get<UpdatedGraph>(updated).states;
     }
     WithoutViews named = without_views(std::move(graph));
@@ -233,6 +237,22 @@ std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph> model
     problem.times_rescaled |= !times_hold(problem.graph.source, each);
   }
   return problem;
+}
+
+bool has_own_states(const Problem& problem) {
+  const States states = problem.states.value_or(States::by_dtype);
+  return std::ranges::any_of(problem.chain->parameters, [&](const Parameter& p) {
+    return p.states && !(problem.keeps_averages && p.trained &&
+                         *p.states == kept_states(*problem.chain, p, problem.optimizers(), states));
+  });
+}
+
+void remake_graph(Problem& problem, Backward backward, Inner inner) {
+  const States states = problem.states.value_or(States::by_dtype);
+  for (Parameter& parameter : problem.chain->parameters) parameter.states.reset();
+  problem.index = chain_graph(*problem.chain, problem.optimizers(), backward, states, inner);
+  problem.graph = std::exchange(problem.index->graph, {});
+  finish_updates(problem, &*problem.chain, states);
 }
 
 namespace {

@@ -66,6 +66,13 @@ struct ProblemOptions {
 /// updates stay.
 std::variant<Problem, std::string> make_problem(std::variant<Chain, Graph>, Platform, const ProblemOptions&);
 
+/// Whether a transform has given the chain's parameters states that the optimizer and averages do not make.
+bool has_own_states(const Problem&);
+
+/// Makes the graph of a problem whose chain has changed anew, with its updates, averages and clipping.
+/// !has_own_states().
+void remake_graph(Problem&, Backward, Inner);
+
 /// How long the op takes on the device. Known for every op of a problem that make_problem has made.
 Seconds duration_on(const Problem&, OpId, DeviceId, Saving, std::uint32_t implementation = 0);
 /// The same where the network's inputs are there already, so that it loads none.

@@ -68,11 +68,7 @@ class SharedStages {
     }
     const Backward backward = problem_.index->weight.empty() ? Backward::whole : Backward::split;
     const Inner inner = saves_apart(problem_.graph) ? Inner::apart : Inner::together;
-    problem_.index =
-        chain_graph(chain, problem_.optimizers(), backward, problem_.states.value_or(States::by_dtype), inner);
-    problem_.graph = std::move(problem_.index->graph);
-    problem_.index->graph = {};
-    if (problem_.clips_gradients) count_clipping(problem_.graph, problem_.update_kernels);
+    remake_graph(problem_, backward, inner);
     state_exchanges(problem_.graph, *problem_.index, without_waits, chain, by_axis(exchanges));
     return std::move(problem_);
   }
@@ -157,8 +153,7 @@ std::variant<Problem, std::string> by_stages(Problem problem, const Axis& axis, 
   if (problem.optimizer == Optimizer::none) {
     return "there are no updates whose states could be shared out: give an optimizer";
   }
-  const auto has_own_states = [](const Parameter& parameter) { return parameter.states.has_value(); };
-  if (std::ranges::any_of(problem.chain->parameters, has_own_states)) {
+  if (has_own_states(problem)) {
     return "on a chain it makes the updates of shares anew, and a transform before it has changed their states";
   }
   const Platform platform = problem.platform;  // which the times look at while the problem is moved

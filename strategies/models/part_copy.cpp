@@ -53,6 +53,7 @@ PartCopy::PartCopy(const PartTask& task, PartAlone& made) : task_(task), whole_(
   problem.optimizer = whole_.optimizer;
   problem.parameter_groups = whole_.parameter_groups;
   problem.states = whole_.states;
+  problem.keeps_averages = whole_.keeps_averages;
   problem.gradients = whole_.gradients;
   problem.transformed = whole_.transformed;
   problem.graph.name = whole_.graph.name;

@@ -8,7 +8,6 @@
 
 #include "sim/core/slices.h"
 #include "sim/model/stage_exchanges.h"
-#include "sim/model/update_launches.h"
 #include "strategies/pipelining/pipeline.h"
 
 namespace plimsoll {
@@ -41,11 +40,7 @@ class SequenceSlices {
     }
     made_.chain->input = boundary(0);
     for (std::size_t i = 0; i < made_.chain->stages.size(); ++i) cut_sizes(i);
-    const bool is_split = !whole_.index->weight.empty();
-    made_.index = chain_graph(*made_.chain, whole_.optimizers(), is_split ? Backward::split : Backward::whole,
-                              whole_.states.value_or(States::by_dtype));
-    made_.graph = std::exchange(made_.index->graph, {});
-    if (made_.clips_gradients) count_clipping(made_.graph, made_.update_kernels);
+    remake_graph(made_, whole_.index->weight.empty() ? Backward::whole : Backward::split, Inner::together);
     for (std::size_t o = 0; o < made_.graph.ops.size(); ++o) {
       if (made_.graph.ops[o].phase != Phase::update) cut_work(made_.graph.ops[o], whole_.graph.ops[o]);
     }
@@ -145,8 +140,7 @@ std::uint32_t asked_slices(const Seq1f1bOptions& options) {
 
 std::variant<Problem, std::string> with_slices(const Problem& problem, const Seq1f1bOptions& options) {
   if (!problem.chain) return "'" + problem.graph.name + "' is a graph, and only chains have sequences to slice";
-  const auto is_changed = [](const Parameter& parameter) { return parameter.states || !parameter.trained; };
-  if (std::ranges::any_of(problem.chain->parameters, is_changed)) {
+  if (has_own_states(problem) || !std::ranges::all_of(problem.chain->parameters, &Parameter::trained)) {
     return "it slices a model as its trace states it, but a transform before it has changed which parameters are "
            "trained or their states";
   }

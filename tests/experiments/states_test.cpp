@@ -166,6 +166,35 @@ TEST_CASE("an op trace without updates is given them", "[program]") {
   }
 }
 
+// 21 parameters, so 20 launches of 3 us more where each has a kernel of its own, and as many for their averages. Shares
+// take what those of the same model as a graph take.
+TEST_CASE("graphs that are made anew of a chain keep launches and averages of updates", "[program]") {
+  const auto planned = [](const std::string& view, const std::string& words) {
+    return answer("simulate -t llama:layers=2,width=64,heads=8,sequence=32,batch=4,vocabulary=96,inner=96,view=" +
+                  view + " -p h100_sxm_8 --optimizer adam --json --engine event --micro-batches 2 -s " + words);
+  };
+  const auto time = [](const nlohmann::json& made) { return made["makespan_s"].get<double>(); };
+  for (const std::string strategy : {"'zero3(ranks=2)' ", "'seq1f1b(stages=1,slices=2)' "}) {
+    CHECK(time(planned("chain", strategy + "--update-kernels single")) - time(planned("chain", strategy)) ==
+          Approx(20 * 3e-6));
+    CHECK(time(planned("chain", strategy + "--ema --update-kernels single")) -
+              time(planned("chain", strategy + "--ema")) ==
+          Approx(40 * 3e-6));
+  }
+  for (const std::string strategy : {"'zero2(ranks=2)' ", "'zero3(ranks=2)' "}) {
+    const nlohmann::json chain = planned("chain", strategy + "--ema"), graph = planned("graph", strategy + "--ema");
+    CHECK(chain["state_bytes"] == graph["state_bytes"]);
+    CHECK(chain["peak_bytes"] == graph["peak_bytes"]);
+  }
+}
+
+TEST_CASE("a pipeline's part that is planned as a chain of its own keeps its averages", "[program]") {
+  const nlohmann::json made = answer(
+      "simulate -t llama:lora=4,layers=3,width=64,heads=8,kv_heads=2,sequence=32,batch=4,vocabulary=96,inner=96 "
+      "-p h100_sxm_8 -s 'gpipe(stages=3)|pofo' --optimizer adam --micro-batches 2 --engine event --json --ema");
+  CHECK(made["promised_peak_bytes"] == made["peak_bytes"]);
+}
+
 TEST_CASE("a synthetic transformer runs on every shipped platform in a dtype that it has", "[program]") {
   for (const auto& entry : std::filesystem::directory_iterator("platforms")) {
     if (entry.path().extension() != ".yaml") continue;
