@@ -15,6 +15,7 @@
 #include "sim/core/slices.h"
 #include "sim/model/problem.h"
 #include "validate/networks/changed_network.h"
+#include "validate/networks/kernel_arguments.h"
 #include "validate/networks/network.h"
 #include "validate/networks/packing.h"
 #include "validate/networks/step_program.h"
@@ -256,8 +257,15 @@ class Planner {
 
   PlannedAddition addition_of(const Step& step) const {
     const BufferId from = schedule_.buffers_in(step.reads)[0], to = schedule_.buffers_in(step.writes)[0];
+    judge_sum(to);
     return {made_.region_of[from.index], made_.region_of[to.index], schedule_[to].range_offset,
             schedule_[to].range_length};
+  }
+
+  void judge_sum(BufferId b) const {
+    const Tensor& tensor = graph_[schedule_[b].tensor];
+    if (!is_bf16(tensor)) return;
+    throw Unsupported{"'" + tensor.name + "' is bf16; the replay sums fp32 from other devices only"};
   }
 
   PlannedConversion conversion_of(const Step& step) const {
@@ -280,6 +288,7 @@ class Planner {
     if (sum.flows++ == 0) {
       for (std::size_t i = 0; i < collective.inputs.size(); ++i) {
         const BufferId b = collective.inputs[i];
+        judge_sum(b);
         if (i < collective.values) sum.values.push_back({{}, schedule_[b].range_offset, schedule_[b].range_length});
         sum.values[i % collective.values].ranks.push_back(made_.region_of[b.index]);
       }

@@ -113,6 +113,9 @@ std::string cannot_repeat(const Problem& problem, const Schedule& schedule, cons
   if (network.before != nullptr) {
     return "its first stages run once, on one batch, and their outputs are stored; each step here has another batch";
   }
+  if (const Tensor* narrow = first_in_bf16(network.graph)) {
+    return "'" + narrow->name + "' is bf16; rows of a file are trained on in fp32";
+  }
   if (!network.slices.empty()) return "its micro-batches are slices of sequences, whose rows have no labels here";
   std::set<std::pair<OpId, std::uint32_t>> updates;
   std::set<OpId> updated;

@@ -75,7 +75,7 @@ static_assert(has_every_kind(cuda_rows), "a kind of op has no row, or its row is
 
 std::optional<CudaKernel> make_cuda_kernel(const Graph& graph, const Op& op, const Libraries& libraries) {
   const std::optional<OpKind> kind = network_kind(op.kind);
-  if (!kind) return std::nullopt;
+  if (!kind || reads_or_makes_bf16(graph, op)) return std::nullopt;
   return row_of(cuda_rows, *kind).make(graph, op, libraries);
 }
 

@@ -190,7 +190,7 @@ Network NetworkBuilder::finish(const TrainingOptions& options) && {
       add_update(parameter, gradient, by);
     }
   }
-  state_costs();
+  state_costs(network_.graph, rates_);
   return std::move(network_);
 }
 
@@ -215,13 +215,12 @@ void NetworkBuilder::add_update(TensorId parameter, TensorId gradient, Optimizer
   update.recomputable = false;
 }
 
-/// Time: the slower of work and traffic at the stated rates.
-void NetworkBuilder::state_costs() {
-  for (Op& op : network_.graph.ops) {
+void state_costs(Graph& graph, const StatedRates& rates) {
+  for (Op& op : graph.ops) {
     const OpRule& rule = rule_of(op);
-    op.flops = rule.flops(network_.graph, op);
-    op.bytes_moved = rule.bytes_moved(network_.graph, op);
-    op.duration = std::max(*op.flops / rates_.flops, *op.bytes_moved / rates_.bytes);
+    op.flops = rule.flops(graph, op);
+    op.bytes_moved = rule.bytes_moved(graph, op);
+    op.duration = std::max(*op.flops / rates.flops, *op.bytes_moved / rates.bytes);
   }
 }
 

@@ -32,6 +32,9 @@ struct SequenceSlice {
   std::uint32_t index = 0, count = 1;
 };
 
+/// Time: the slower of work and traffic at the stated rates.
+void state_costs(Graph&, const StatedRates&);
+
 /// Of attention: heads of queries, heads of keys and values, numbers of each, and the base of the positions' angles.
 struct GroupedHeads {
   std::int64_t queries, keys, size, base;
@@ -96,7 +99,6 @@ class NetworkBuilder {
   const Shape& shape(TensorId t) const { return network_.graph[t].shape; }
   TensorId forward(OpKind, const std::string& name, std::vector<TensorId> inputs, Attributes = {});
   void add_update(TensorId parameter, TensorId gradient, Optimizer);
-  void state_costs();
   /// Of what a slice reads of one `before` slices before it, and the room for its gradients.
   Attended attended_slice(const std::string& name, TensorId own, std::uint32_t before);
   Attributes place_in_sequence(std::int64_t positions) const;

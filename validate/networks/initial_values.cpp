@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "sim/core/op_kind.h"
+#include "validate/networks/bf16.h"
+#include "validate/networks/kernel_arguments.h"
 
 namespace plimsoll {
 namespace {
@@ -58,9 +60,9 @@ std::vector<std::byte> slice_of(const std::vector<std::byte>& whole, std::int64_
 }  // namespace
 
 std::vector<std::byte> initial_value(const Tensor& tensor, std::uint64_t seed) {
-  const auto n = static_cast<std::size_t>(tensor.bytes.count / 4);
+  const auto n = static_cast<std::size_t>(number_count(tensor));
   const std::string_view name = tensor.name;
-  if (tensor.kind != TensorKind::parameter) return bytes_of(std::vector<float>(n, 0.0F));
+  if (tensor.kind != TensorKind::parameter) return std::vector<std::byte>(static_cast<std::size_t>(tensor.bytes.count));
   if (name.ends_with(".scale")) return bytes_of(std::vector<float>(n, 1.0F));
   if (name.ends_with(".statistics")) {
     std::vector<float> numbers(n, 0.0F);
@@ -76,8 +78,14 @@ std::vector<std::byte> initial_value(const Tensor& tensor, std::uint64_t seed) {
 }
 
 std::vector<std::byte> input_value(const Tensor& tensor, std::uint32_t micro_batch, std::int64_t vocabulary) {
-  const auto n = static_cast<std::size_t>(tensor.bytes.count / 4);
+  const auto n = static_cast<std::size_t>(number_count(tensor));
   const std::uint64_t seed = mixed(seed_of(tensor.name) + micro_batch);
+  if (is_bf16(tensor)) {
+    std::vector<Bf16> narrow(n);
+    const std::vector<float> drawn = random_numbers(seed, n, 1.0F);
+    std::ranges::transform(drawn, narrow.begin(), as_bf16);
+    return bytes_of(narrow);
+  }
   if (tensor.dtype != "int32") return bytes_of(random_numbers(seed, n, 1.0F));
   std::vector<std::int32_t> tokens(n);
   for (std::size_t i = 0; i < n; ++i) {

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "sim/core/expects.h"
+#include "sim/core/optimizer.h"
 #include "validate/networks/packing.h"
 
 namespace plimsoll {
@@ -44,9 +45,27 @@ void state_workspace(const Graph& graph, Op& op, Bytes scratch) {
   if (contributions > Bytes{0}) op.accumulate_workspace = contributions + scratch;
 }
 
+std::int64_t number_count(const Tensor& tensor) {
+  return tensor.bytes.count / bytes_of_dtype(tensor.dtype).value_or(4);  // tokens have four, too
+}
+
+bool is_bf16(const Tensor& tensor) {
+  return tensor.dtype == "bf16";
+}
+
+const Tensor* first_in_bf16(const Graph& graph) {
+  const auto found = std::ranges::find_if(graph.tensors, is_bf16);
+  return found == graph.tensors.end() ? nullptr : &*found;
+}
+
+bool reads_or_makes_bf16(const Graph& graph, const Op& op) {
+  const auto is_narrow = [&](TensorId t) { return is_bf16(graph[t]); };
+  return std::ranges::any_of(op.inputs, is_narrow) || std::ranges::any_of(op.outputs, is_narrow);
+}
+
 RowSizes row_sizes(const Tensor& tensor) {
   const std::int64_t columns = tensor.shape.back();
-  return {tensor.bytes.count / 4 / columns, columns};
+  return {number_count(tensor) / columns, columns};
 }
 
 AttentionSizes::AttentionSizes(const Tensor& qkv, const Op& op)

@@ -20,6 +20,14 @@ struct KernelArguments {
 
   const float* in(std::size_t i) const { return static_cast<const float*>(inputs[i]); }
   float* out(std::size_t i = 0) const { return static_cast<float*>(outputs[i]); }
+  template <class Number>
+  const Number* in_as(std::size_t i) const {
+    return static_cast<const Number*>(inputs[i]);
+  }
+  template <class Number>
+  Number* out_as(std::size_t i = 0) const {
+    return static_cast<Number*>(outputs[i]);
+  }
 };
 
 /// The value of an attribute; a broken promise where the op has none.
@@ -31,6 +39,15 @@ KernelArguments contribution_arguments(const Graph&, const Op&, const KernelArgu
 
 /// States the workspace of an op whose kernel takes `scratch`.
 void state_workspace(const Graph&, Op&, Bytes scratch);
+
+/// Numbers of a tensor, by the bytes of its dtype.
+std::int64_t number_count(const Tensor&);
+
+/// Of two bytes a number: see narrow_values.h.
+bool is_bf16(const Tensor&);
+/// Null: there is none.
+const Tensor* first_in_bf16(const Graph&);
+bool reads_or_makes_bf16(const Graph&, const Op&);
 
 /// Rows of `columns` numbers, the last dimension of a tensor.
 struct RowSizes {

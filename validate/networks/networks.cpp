@@ -11,6 +11,7 @@
 #include "sim/io/one_of.h"
 #include "sim/io/reference_options.h"
 #include "validate/networks/builders.h"
+#include "validate/networks/narrow_values.h"
 
 namespace plimsoll {
 namespace {
@@ -32,7 +33,7 @@ struct Settings {
   DecoderSizes decoder;
   LstmSizes lstm;
   TrainingOptions training;
-  std::uint32_t view = 0, kernels = 0;
+  std::uint32_t view = 0, kernels = 0, values = 0;
 };
 
 ReferenceOption optimizer_option(Optimizer& value) {
@@ -50,6 +51,7 @@ ReferenceOption optimizer_option(Optimizer& value) {
 std::vector<ReferenceOption> with_common(std::vector<ReferenceOption> options, Settings& s) {
   options.push_back(word_option("view", s.view, {"chain", "graph"}));
   options.push_back(word_option("kernels", s.kernels, {"cpu", "cuda", "cuda_tf32"}));
+  options.push_back(word_option("values", s.values, {"fp32", "bf16"}));
   options.push_back(optimizer_option(s.training.updates));
   options.push_back(quantity_option("rate", s.training.rates.flops, parse_flops_rate, format_flops_rate));
   options.push_back(quantity_option("bandwidth", s.training.rates.bytes, parse_bandwidth, format_bandwidth));
@@ -113,6 +115,10 @@ std::vector<NamedBuilder> builders(Settings& s) {
            [&s] { return lstm(s.lstm, s.training); }, "its steps are its stages, each with one state as its input"}};
 }
 
+bool has_narrow_values(const Settings& s) {
+  return s.values != 0;
+}
+
 void take_updates_of(const Optimizers& optimizers, TrainingOptions& training) {
   training.updates = optimizers.rest;
   training.groups = optimizers.groups;
@@ -146,6 +152,20 @@ void check_combination(std::string_view reference, const Settings& s) {
   if (s.view == 0 && s.training.updates != Optimizer::none) {
     throw InputError(located(reference, {}, "updates", "only of view=graph; a chain's updates follow --optimizer"));
   }
+  if (has_narrow_values(s) && s.kernels != 0) {
+    throw InputError(located(reference, {}, "values", "CUDA kernels take fp32; kernels=cpu has bf16"));
+  }
+}
+
+void take_values(std::string_view reference, const Settings& s, Network& network) {
+  if (!has_narrow_values(s)) return;
+  if (const Op* op = op_without_bf16(network)) {
+    throw InputError(located(reference, {}, "values",
+                             fmt::format("'{}' has no kernel in bf16, nor has any op of kind "
+                                         "'{}'; values=fp32 has",
+                                         op->name, op->kind)));
+  }
+  narrow_values(network, s.training.rates);
 }
 
 }  // namespace
@@ -168,6 +188,7 @@ NamedNetwork named_network(std::string_view reference, std::optional<Optimizers>
     check_combination(reference, settings);
     if (updates) take_updates_of(*updates, settings.training);
     NamedNetwork named{builder.make(), static_cast<View>(settings.view), static_cast<KernelSet>(settings.kernels)};
+    take_values(reference, settings, named.network);
     named.network.graph.name = reference;
     named.network.graph.source.notes = {{"network", std::string(reference)},
                                         {"times", fmt::format("the slower of operations at {} and traffic at {}",
@@ -192,6 +213,9 @@ std::vector<std::shared_ptr<const Network>> network_in_slices(std::string_view r
     if (settings.gpt.attention == static_cast<std::uint32_t>(GptAttention::fused)) {
       throw InputError(located(reference, {}, "attention",
                                "fused attention has no kernels for slices of a sequence; attention=eager has"));
+    }
+    if (has_narrow_values(settings)) {
+      throw InputError(located(reference, {}, "values", "slices of a sequence have kernels in fp32 only"));
     }
     if (*builder.sequence % slices != 0) {
       throw InputError(

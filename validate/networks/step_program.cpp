@@ -369,7 +369,8 @@ Chain chain_of(const Network& network) {
     const Tensor& tensor = network.graph.tensors[t];
     if (tensor.kind != TensorKind::parameter) continue;
     parameter_of[id_at<TensorId>(t)] = static_cast<std::uint32_t>(chain.parameters.size());
-    chain.parameters.push_back({tensor.name, tensor.bytes});
+    const std::string& whole = chain.source.dtype;
+    chain.parameters.push_back({tensor.name, tensor.bytes, tensor.dtype == whole ? std::string() : tensor.dtype});
   }
   for (std::size_t j = 0; j < network.boundaries.size(); ++j) {
     const Tensor& tensor = network.graph[network.boundaries[j]];

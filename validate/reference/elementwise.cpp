@@ -6,6 +6,26 @@
 #include "validate/reference/formulas.h"
 
 namespace plimsoll::plain {
+namespace {
+
+template <class Number>
+void mask_rows(Number* scores, std::int64_t rows, std::int64_t queries, std::int64_t keys) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    Number* own = scores + row * keys;
+    std::fill(own + keys - queries + row % queries + 1, own + keys, stored_as<Number>(-INFINITY));
+  }
+}
+
+template <class Number>
+void sums_of_columns(const Number* x, std::int64_t rows, std::int64_t columns, float* sums) {
+  std::fill_n(sums, columns, 0.0F);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Number* row = x + r * columns;
+    for (std::int64_t j = 0; j < columns; ++j) sums[j] += as_float(row[j]);
+  }
+}
+
+}  // namespace
 
 void relu(const float* x, float* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] > 0 ? x[i] : 0;
@@ -32,18 +52,27 @@ void accumulate(float* sum, const float* part, std::int64_t n) {
 }
 
 void mask_scores(float* scores, std::int64_t rows, std::int64_t queries, std::int64_t keys) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    float* own = scores + row * keys;
-    std::fill(own + keys - queries + row % queries + 1, own + keys, -INFINITY);
-  }
+  mask_rows(scores, rows, queries, keys);
+}
+
+void mask_scores(Bf16* scores, std::int64_t rows, std::int64_t queries, std::int64_t keys) {
+  mask_rows(scores, rows, queries, keys);
 }
 
 void column_sums(const float* x, std::int64_t rows, std::int64_t columns, float* sums) {
-  std::fill_n(sums, columns, 0.0F);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const float* row = x + r * columns;
-    for (std::int64_t j = 0; j < columns; ++j) sums[j] += row[j];
-  }
+  sums_of_columns(x, rows, columns, sums);
+}
+
+void column_sums(const Bf16* x, std::int64_t rows, std::int64_t columns, float* sums) {
+  sums_of_columns(x, rows, columns, sums);
+}
+
+void widen(const Bf16* x, std::int64_t n, float* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = as_float(x[i]);
+}
+
+void narrow(const float* x, std::int64_t n, Bf16* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = as_bf16(x[i]);
 }
 
 void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y) {

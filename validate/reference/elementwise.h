@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "validate/networks/bf16.h"
 #include "validate/networks/update_step.h"
 
 namespace plimsoll::plain {
@@ -17,9 +18,14 @@ void accumulate(float* sum, const float* part, std::int64_t n);
 
 /// Minus infinity for keys behind the query: rows of `keys` scores, of the last `queries` of as many positions in turn.
 void mask_scores(float* scores, std::int64_t rows, std::int64_t queries, std::int64_t keys);
+void mask_scores(Bf16* scores, std::int64_t rows, std::int64_t queries, std::int64_t keys);
 
 /// x is (rows, columns): the sum of every column, in the order of the rows.
 void column_sums(const float* x, std::int64_t rows, std::int64_t columns, float* sums);
+void column_sums(const Bf16* x, std::int64_t rows, std::int64_t columns, float* sums);
+
+void widen(const Bf16* x, std::int64_t n, float* y);
+void narrow(const float* x, std::int64_t n, Bf16* y);
 
 /// (a, b) swapped in x (outer, a, b): y (outer, b, a).
 void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y);

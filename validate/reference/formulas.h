@@ -4,14 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "validate/networks/bf16.h"
 #include "validate/networks/update_step.h"
-
-// Functions of both processors: nvcc needs to be told, other compilers do not know the words.
-#ifdef __CUDACC__
-#define PLIMSOLL_ON_BOTH __host__ __device__
-#else
-#define PLIMSOLL_ON_BOTH
-#endif
 
 namespace plimsoll {
 

@@ -3,6 +3,47 @@
 #include <algorithm>
 
 namespace plimsoll::plain {
+namespace {
+
+template <class Number>
+void embedded(const std::int32_t* token, const float* table, const float* positions, const EmbeddingSizes& s,
+              Number* y) {
+  for (std::int64_t row = 0; row < s.tokens; ++row) {
+    const float* word = table + token[row] * s.width;
+    const float* place = positions == nullptr ? nullptr : positions + row % s.sequence * s.width;
+    for (std::int64_t j = 0; j < s.width; ++j) {
+      y[row * s.width + j] = stored_as<Number>(place == nullptr ? word[j] : word[j] + place[j]);
+    }
+  }
+}
+
+template <class Number>
+void gradients_of_tables(const std::int32_t* token, const Number* dy, const EmbeddingSizes& s, float* dtable,
+                         float* dpositions) {
+  std::fill_n(dtable, s.vocabulary * s.width, 0.0F);
+  if (dpositions != nullptr) std::fill_n(dpositions, s.sequence * s.width, 0.0F);
+  for (std::int64_t row = 0; row < s.tokens; ++row) {
+    const Number* gradient = dy + row * s.width;
+    float* word = dtable + token[row] * s.width;
+    for (std::int64_t j = 0; j < s.width; ++j) word[j] += as_float(gradient[j]);
+    if (dpositions == nullptr) continue;
+    float* place = dpositions + row % s.sequence * s.width;
+    for (std::int64_t j = 0; j < s.width; ++j) place[j] += as_float(gradient[j]);
+  }
+}
+
+template <class Number>
+void loss_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes, const std::int32_t* labels,
+                   std::int64_t mean_over, Number* dlogits) {
+  const float share = 1.0F / static_cast<float>(mean_over);
+  for (std::int64_t i = 0; i < rows * classes; ++i) dlogits[i] = stored_as<Number>(probabilities[i] * share);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t i = row * classes + (labels == nullptr ? row % classes : labels[row]);
+    dlogits[i] = stored_as<Number>(probabilities[i] * share - share);
+  }
+}
+
+}  // namespace
 
 void max_pool_gradient(const float* x, const float* dy, const PoolSizes& s, float* dx) {
   std::fill_n(dx, s.batch * s.height * s.width * s.channels, 0.0F);
@@ -30,29 +71,22 @@ void average_pool_gradient(const float* dy, std::int64_t batch, std::int64_t pix
 
 void embedding(const std::int32_t* token, const float* table, const float* positions, const EmbeddingSizes& s,
                float* y) {
-  for (std::int64_t row = 0; row < s.tokens; ++row) {
-    const float* word = table + token[row] * s.width;
-    if (positions == nullptr) {
-      std::copy_n(word, s.width, y + row * s.width);
-      continue;
-    }
-    const float* place = positions + row % s.sequence * s.width;
-    for (std::int64_t j = 0; j < s.width; ++j) y[row * s.width + j] = word[j] + place[j];
-  }
+  embedded(token, table, positions, s, y);
+}
+
+void embedding(const std::int32_t* token, const float* table, const float* positions, const EmbeddingSizes& s,
+               Bf16* y) {
+  embedded(token, table, positions, s, y);
 }
 
 void embedding_weight_gradient(const std::int32_t* token, const float* dy, const EmbeddingSizes& s, float* dtable,
                                float* dpositions) {
-  std::fill_n(dtable, s.vocabulary * s.width, 0.0F);
-  if (dpositions != nullptr) std::fill_n(dpositions, s.sequence * s.width, 0.0F);
-  for (std::int64_t row = 0; row < s.tokens; ++row) {
-    const float* gradient = dy + row * s.width;
-    float* word = dtable + token[row] * s.width;
-    for (std::int64_t j = 0; j < s.width; ++j) word[j] += gradient[j];
-    if (dpositions == nullptr) continue;
-    float* place = dpositions + row % s.sequence * s.width;
-    for (std::int64_t j = 0; j < s.width; ++j) place[j] += gradient[j];
-  }
+  gradients_of_tables(token, dy, s, dtable, dpositions);
+}
+
+void embedding_weight_gradient(const std::int32_t* token, const Bf16* dy, const EmbeddingSizes& s, float* dtable,
+                               float* dpositions) {
+  gradients_of_tables(token, dy, s, dtable, dpositions);
 }
 
 void softmax(const float* x, std::int64_t rows, std::int64_t columns, float* y) {
@@ -74,11 +108,12 @@ void softmax_gradient(const float* y, const float* dy, std::int64_t rows, std::i
 
 void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes,
                             const std::int32_t* labels, std::int64_t mean_over, float* dlogits) {
-  const float share = 1.0F / static_cast<float>(mean_over);
-  for (std::int64_t i = 0; i < rows * classes; ++i) dlogits[i] = probabilities[i] * share;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    dlogits[row * classes + (labels == nullptr ? row % classes : labels[row])] -= share;
-  }
+  loss_gradient(probabilities, rows, classes, labels, mean_over, dlogits);
+}
+
+void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes,
+                            const std::int32_t* labels, std::int64_t mean_over, Bf16* dlogits) {
+  loss_gradient(probabilities, rows, classes, labels, mean_over, dlogits);
 }
 
 void lstm_cell(const float* gates, const float* state, std::int64_t batch, std::int64_t width, float* next) {

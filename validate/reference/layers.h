@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "validate/networks/bf16.h"
 #include "validate/reference/formulas.h"
 
 namespace plimsoll::plain {
@@ -19,7 +20,10 @@ struct EmbeddingSizes {
 };
 /// y[row] = table[token] + positions[row modulo the sequence]; without positions the table's alone.
 void embedding(const std::int32_t* token, const float* table, const float* positions, const EmbeddingSizes&, float* y);
+void embedding(const std::int32_t* token, const float* table, const float* positions, const EmbeddingSizes&, Bf16* y);
 void embedding_weight_gradient(const std::int32_t* token, const float* dy, const EmbeddingSizes&, float* dtable,
+                               float* dpositions);
+void embedding_weight_gradient(const std::int32_t* token, const Bf16* dy, const EmbeddingSizes&, float* dtable,
                                float* dpositions);
 
 /// Of every row; minus infinity becomes 0.
@@ -30,6 +34,8 @@ void softmax_gradient(const float* y, const float* dy, std::int64_t rows, std::i
 /// null: row r has the label r modulo the classes.
 void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes,
                             const std::int32_t* labels, std::int64_t mean_over, float* dlogits);
+void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes,
+                            const std::int32_t* labels, std::int64_t mean_over, Bf16* dlogits);
 
 /// One step of a long short-term memory: state is (batch, hidden | cell), gates (batch, input | forget | candidate |
 /// output) before their sigmoid and tanh. cell' = f cell + i g, hidden' = o tanh(cell').

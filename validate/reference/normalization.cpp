@@ -20,6 +20,37 @@ float input_gradient(float x, float g, float mean, float inverse, double sum, do
   return inverse * (g - static_cast<float>(sum / share) - normal * static_cast<float>(dot / share));
 }
 
+template <class Number>
+void statistics_of_rows(const Number* x, RowSizes s, float* mean, float* variance) {
+  const auto columns = static_cast<double>(s.columns);
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    const Number* row = x + r * s.columns;
+    double sum = 0, squares = 0;
+    for (std::int64_t c = 0; c < s.columns; ++c) sum += as_float(row[c]);
+    mean[r] = static_cast<float>(sum / columns);
+    for (std::int64_t c = 0; c < s.columns; ++c) {
+      const double d = as_float(row[c]) - mean[r];
+      squares += d * d;
+    }
+    variance[r] = static_cast<float>(squares / columns);
+  }
+}
+
+template <class Number>
+void weight_gradient_of_rows(const Number* x, const Number* dy, RowSizes s, const float* mean, const float* variance,
+                             float* dscale, float* dshift) {
+  std::fill_n(dscale, s.columns, 0.0F);
+  std::fill_n(dshift, s.columns, 0.0F);
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    const Number *row = x + r * s.columns, *gradient = dy + r * s.columns;
+    const float inverse = inverse_deviation(variance[r]);
+    for (std::int64_t c = 0; c < s.columns; ++c) {
+      dscale[c] += (as_float(row[c]) - mean[r]) * inverse * as_float(gradient[c]);
+      dshift[c] += as_float(gradient[c]);
+    }
+  }
+}
+
 }  // namespace
 
 void column_statistics(const float* x, RowSizes s, double* sums, float* mean, float* variance) {
@@ -42,18 +73,11 @@ void column_statistics(const float* x, RowSizes s, double* sums, float* mean, fl
 }
 
 void row_statistics(const float* x, RowSizes s, float* mean, float* variance) {
-  const auto columns = static_cast<double>(s.columns);
-  for (std::int64_t r = 0; r < s.rows; ++r) {
-    const float* row = x + r * s.columns;
-    double sum = 0, squares = 0;
-    for (std::int64_t c = 0; c < s.columns; ++c) sum += row[c];
-    mean[r] = static_cast<float>(sum / columns);
-    for (std::int64_t c = 0; c < s.columns; ++c) {
-      const double d = row[c] - mean[r];
-      squares += d * d;
-    }
-    variance[r] = static_cast<float>(squares / columns);
-  }
+  statistics_of_rows(x, s, mean, variance);
+}
+
+void row_statistics(const Bf16* x, RowSizes s, float* mean, float* variance) {
+  statistics_of_rows(x, s, mean, variance);
 }
 
 void move_statistics(float* running, const float* mean, const float* variance, std::int64_t columns) {
@@ -128,16 +152,12 @@ void batch_norm_weight_gradient(const float* x, const float* dy, RowSizes s, con
 
 void layer_norm_weight_gradient(const float* x, const float* dy, RowSizes s, const float* mean, const float* variance,
                                 float* dscale, float* dshift) {
-  std::fill_n(dscale, s.columns, 0.0F);
-  std::fill_n(dshift, s.columns, 0.0F);
-  for (std::int64_t r = 0; r < s.rows; ++r) {
-    const float *row = x + r * s.columns, *gradient = dy + r * s.columns;
-    const float inverse = inverse_deviation(variance[r]);
-    for (std::int64_t c = 0; c < s.columns; ++c) {
-      dscale[c] += (row[c] - mean[r]) * inverse * gradient[c];
-      dshift[c] += gradient[c];
-    }
-  }
+  weight_gradient_of_rows(x, dy, s, mean, variance, dscale, dshift);
+}
+
+void layer_norm_weight_gradient(const Bf16* x, const Bf16* dy, RowSizes s, const float* mean, const float* variance,
+                                float* dscale, float* dshift) {
+  weight_gradient_of_rows(x, dy, s, mean, variance, dscale, dshift);
 }
 
 }  // namespace plimsoll::plain

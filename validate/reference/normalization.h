@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "validate/networks/bf16.h"
 #include "validate/networks/kernel_arguments.h"
 
 namespace plimsoll::plain {
@@ -12,6 +13,7 @@ namespace plimsoll::plain {
 void column_statistics(const float* x, RowSizes, double* sums, float* mean, float* variance);
 /// Mean and variance of every row.
 void row_statistics(const float* x, RowSizes, float* mean, float* variance);
+void row_statistics(const Bf16* x, RowSizes, float* mean, float* variance);
 
 /// Moves running means, then running variances, towards a batch's.
 void move_statistics(float* running, const float* mean, const float* variance, std::int64_t columns);
@@ -31,6 +33,8 @@ void layer_norm_input_gradient(const float* x, const float* scale, const float* 
 void batch_norm_weight_gradient(const float* x, const float* dy, RowSizes, const float* mean, const float* variance,
                                 float* dscale, float* dshift);
 void layer_norm_weight_gradient(const float* x, const float* dy, RowSizes, const float* mean, const float* variance,
+                                float* dscale, float* dshift);
+void layer_norm_weight_gradient(const Bf16* x, const Bf16* dy, RowSizes, const float* mean, const float* variance,
                                 float* dscale, float* dshift);
 
 }  // namespace plimsoll::plain

@@ -6,6 +6,7 @@
 #include "validate/cpu/kernels/kernel_table.h"
 #include "validate/cpu/kernels/onednn.h"
 #include "validate/cpu/kernels/onednn_layers.h"
+#include "validate/networks/bf16.h"
 #include "validate/networks/network.h"
 #include "validate/reference/elementwise.h"
 #include "validate/reference/fused_attention.h"
@@ -18,24 +19,30 @@ using dnnl::memory;
 /// Of one slice of a sequence, or a whole one: its queries, and the keys of so many slices, the last of them its own.
 struct Attention : AttentionSizes {
   Attention(const Tensor& qkv, const Op& op, std::size_t count)
-      : AttentionSizes(qkv, op), slices(static_cast<std::int64_t>(count)), keys(slices * sequence) {}
+      : AttentionSizes(qkv, op),
+        slices(static_cast<std::int64_t>(count)),
+        keys(slices * sequence),
+        type(type_of(qkv)),
+        each(is_bf16(qkv) ? 2 : 4) {}
 
   std::int64_t slices, keys;
+  NumberType type;
+  std::int64_t each;  ///< bytes of a number
 
   /// Query, key or value as (batch, heads, sequence, size), where they lie in a tensor of `columns` columns, of which
   /// each head has as many.
   memory::desc rows(std::int64_t columns) const {
-    return many_matrices({batch, heads, sequence, size}, {sequence * columns, columns / heads, columns, 1});
+    return many_matrices({batch, heads, sequence, size}, {sequence * columns, columns / heads, columns, 1}, type);
   }
   memory::desc columns(std::int64_t columns) const {
-    return many_matrices({batch, heads, size, sequence}, {sequence * columns, columns / heads, 1, columns});
+    return many_matrices({batch, heads, size, sequence}, {sequence * columns, columns / heads, 1, columns}, type);
   }
   /// Scores or weights of the keys of one slice, and where they begin.
   memory::desc square() const {
-    return many_matrices({batch, heads, sequence, sequence}, {heads * sequence * keys, sequence * keys, keys, 1});
+    return many_matrices({batch, heads, sequence, sequence}, {heads * sequence * keys, sequence * keys, keys, 1}, type);
   }
   memory::desc transposed() const {
-    return many_matrices({batch, heads, sequence, sequence}, {heads * sequence * keys, sequence * keys, 1, keys});
+    return many_matrices({batch, heads, sequence, sequence}, {heads * sequence * keys, sequence * keys, 1, keys}, type);
   }
   std::int64_t square_of(std::size_t slice) const { return static_cast<std::int64_t>(slice) * sequence; }
 
@@ -60,11 +67,11 @@ struct AttentionPart {
 };
 
 /// Products one after the other, each with the scratch that the largest needs.
-Kernel products(const std::vector<AttentionPart>& parts) {
+Kernel products(const std::vector<AttentionPart>& parts, std::int64_t each) {
   std::vector<Kernel> kernels;
   Kernel all;
-  const auto bound = [](int argument, const Operand& o) {
-    return Bound{argument, o.desc, o.is_output, o.input, o.offset};
+  const auto bound = [each](int argument, const Operand& o) {
+    return Bound{argument, o.desc, o.is_output, o.input, o.offset * each};
   };
   for (const AttentionPart& part : parts) {
     const auto desc = layer<dnnl::matmul>(scaled(part.scale, part.adds), part.a.desc, part.b.desc, part.c.desc);
@@ -96,10 +103,12 @@ Kernel attention_scores(const Graph& graph, const Op& op) {
                      output(s.square(), s.square_of(i)),
                      s.scale()});
   }
-  Kernel kernel = products(parts);
+  Kernel kernel = products(parts, s.each);
   kernel.run = [all = kernel.run, s](const KernelArguments& a) {
     all(a);
-    plain::mask_scores(a.out(), s.batch * s.heads * s.sequence, s.sequence, s.keys);
+    const std::int64_t rows = s.batch * s.heads * s.sequence;
+    if (s.type == NumberType::bf16) return plain::mask_scores(a.out_as<Bf16>(), rows, s.sequence, s.keys);
+    plain::mask_scores(a.out(), rows, s.sequence, s.keys);
   };
   return kernel;
 }
@@ -115,7 +124,7 @@ Kernel attention_values(const Graph& graph, const Op& op) {
                      1,
                      i > 0});
   }
-  return products(parts);
+  return products(parts, s.each);
 }
 
 /// Of the weights: dmixed v^T. Inputs: dmixed, qkv of each slice.
@@ -127,7 +136,7 @@ Kernel attention_values_gradient(const Graph& graph, const Op& op) {
                      {s.columns(3 * s.width), 1 + s.place_of(i), 2 * s.size},
                      output(s.square(), s.square_of(i))});
   }
-  return products(parts);
+  return products(parts, s.each);
 }
 
 /// dq = dscores k / sqrt(size), dk = dscores^T q / sqrt(size), dv = weights^T dmixed. Inputs: dscores, weights, dmixed,
@@ -150,7 +159,7 @@ Kernel attention_qkv_gradient(const Graph& graph, const Op& op) {
     parts.push_back({{s.transposed(), 0, s.square_of(i)}, {third, first}, gradient(s.size), s.scale(), adds});
     parts.push_back({{s.transposed(), 1, s.square_of(i)}, {s.rows(s.width), 2}, gradient(2 * s.size), 1, adds});
   }
-  Kernel kernel = products(parts);
+  Kernel kernel = products(parts, s.each);
   if (is_last) return kernel;
   kernel.run = [all = kernel.run, s](const KernelArguments& a) {
     all(a);

@@ -3,6 +3,7 @@
 #include "validate/cpu/kernels/kernel_table.h"
 #include "validate/cpu/kernels/onednn.h"
 #include "validate/cpu/kernels/onednn_layers.h"
+#include "validate/reference/elementwise.h"
 
 namespace plimsoll::cpu_kernels {
 namespace {
@@ -12,12 +13,12 @@ using dnnl::memory;
 
 /// As one row, whatever the shape.
 memory::desc flat(const Tensor& tensor) {
-  return dense({tensor.bytes.count / 4});
+  return dense({number_count(tensor)}, type_of(tensor));
 }
 
 memory::desc rows(const Tensor& tensor) {
-  const std::int64_t columns = tensor.shape.back();
-  return dense({tensor.bytes.count / 4 / columns, columns});
+  const RowSizes s = row_sizes(tensor);
+  return dense({s.rows, s.columns}, type_of(tensor));
 }
 
 Kernel elementwise(const Graph& graph, const Op& op, algorithm kind) {
@@ -61,6 +62,20 @@ Kernel softmax(const Graph& graph, const Op& op) {
   const auto desc = softmax_layer(all);
   return bound_kernel(dnnl::softmax_forward(desc), desc.scratchpad_desc(),
                       {{DNNL_ARG_SRC, all, false, 0}, {DNNL_ARG_DST, all, true, 0}});
+}
+
+/// Probabilities are fp32, of logits of bf16 too: those are widened where the result goes, and it is made in place.
+Kernel cross_entropy(const Graph& graph, const Op& op) {
+  if (!is_bf16(graph[op.inputs[0]])) return softmax(graph, op);
+  const memory::desc all = rows(graph[op.outputs[0]]);
+  const auto desc = softmax_layer(all);
+  Kernel kernel = bound_kernel(dnnl::softmax_forward(desc), desc.scratchpad_desc(),
+                               {{DNNL_ARG_SRC, all, true, 0}, {DNNL_ARG_DST, all, true, 0}});
+  kernel.run = [in_place = kernel.run, n = number_count(graph[op.inputs[0]])](const KernelArguments& a) {
+    plain::widen(a.in_as<Bf16>(0), n, a.out());
+    in_place(a);
+  };
+  return kernel;
 }
 
 Kernel softmax_gradient(const Graph& graph, const Op& op) {

@@ -30,8 +30,8 @@ ExpertSizes sizes_of(const Graph& graph, const Op& op, std::size_t chances, Tens
 /// Of each expert, as stored or transposed.
 memory::desc of_experts(const std::vector<std::int64_t>& shape, bool transposed = false) {
   const std::int64_t stride = shape[1] * shape[2];
-  if (transposed) return many_matrices({shape[0], shape[2], shape[1]}, {stride, 1, shape[2]});
-  return many_matrices({shape[0], shape[1], shape[2]}, {stride, shape[2], 1});
+  if (transposed) return many_matrices({shape[0], shape[2], shape[1]}, {stride, 1, shape[2]}, NumberType::f32);
+  return many_matrices({shape[0], shape[1], shape[2]}, {stride, shape[2], 1}, NumberType::f32);
 }
 
 Kernel products_of_experts(const memory::desc& a, const memory::desc& b, const memory::desc& c) {

@@ -7,6 +7,9 @@
 
 #include "sim/core/op_kind.h"
 #include "validate/cpu/kernels/kernel_table.h"
+#include "validate/networks/narrow_values.h"
+#include "validate/networks/wide_op.h"
+#include "validate/reference/elementwise.h"
 
 namespace plimsoll {
 
@@ -70,19 +73,85 @@ constexpr NetworkTable<CpuRow> cpu_rows = [] {
       {expert_product_weight_gradient, cpu_kernels::expert_product_weight_gradient},
       {from_experts, cpu_kernels::from_experts},
       {from_experts_gradient, cpu_kernels::from_experts_gradient},
-      {cross_entropy, cpu_kernels::softmax},
+      {cross_entropy, cpu_kernels::cross_entropy},
       {cross_entropy_gradient, cpu_kernels::cross_entropy_gradient},
       {optimizer, cpu_kernels::optimizer},
   }};
 }();
 static_assert(has_every_kind(cpu_rows), "a kind of op has no row, or its row is not in its place");
 
+using KernelMaker = Kernel (*)(const Graph&, const Op&);
+
+/// Kinds whose kernel here takes fp32 alone.
+bool takes_fp32_alone(OpKind kind) {
+  switch (kind) {
+    case OpKind::convolution:
+    case OpKind::convolution_input_gradient:
+    case OpKind::convolution_weight_gradient:
+    case OpKind::batch_norm:
+    case OpKind::batch_norm_input_gradient:
+    case OpKind::batch_norm_weight_gradient:
+    case OpKind::max_pool:
+    case OpKind::max_pool_gradient:
+    case OpKind::average_pool:
+    case OpKind::average_pool_gradient:
+    case OpKind::fused_attention:
+    case OpKind::fused_attention_backward:
+    case OpKind::lstm_cell:
+    case OpKind::lstm_cell_gradient:
+    case OpKind::lstm_state_gradient:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void round_through_bf16(const float* x, std::int64_t n, float* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = as_float(as_bf16(x[i]));
+}
+
+/// The kernel of the same op in fp32, on copies in the scratch: inputs are widened, parameters of a product are
+/// rounded to bf16 first, results are rounded once.
+Kernel kernel_through_fp32(const Graph& graph, const Op& op, KernelMaker make) {
+  const WideOp wide(graph, op);
+  Kernel kernel = make(wide.graph, wide.op);
+  return {[in_fp32 = kernel.run, inputs = wide.inputs, outputs = wide.outputs,
+           copies = wide.copies](const KernelArguments& a) {
+            for (const WideCopy& copy : inputs) {
+              if (copy.rounds) {
+                round_through_bf16(a.in(copy.index), copy.numbers, copy.address(a));
+              } else {
+                plain::widen(a.in_as<Bf16>(copy.index), copy.numbers, copy.address(a));
+              }
+            }
+            in_fp32(WideOp::arguments(a, inputs, outputs, copies));
+            for (const WideCopy& copy : outputs) {
+              plain::narrow(copy.address(a), copy.numbers, a.out_as<Bf16>(copy.index));
+            }
+          },
+          wide.copies + kernel.scratch};
+}
+
+/// In bf16 with sums in fp32 where the kind's kernel does so on this processor; else through fp32. Nothing where the
+/// kind is not known in bf16.
+std::optional<Kernel> bf16_kernel(const Graph& graph, const Op& op, KernelMaker make) {
+  const std::optional<BfloatUse> use = bfloat_use(op);
+  if (!use) return std::nullopt;
+  if (takes_fp32_alone(*network_kind(op.kind))) return kernel_through_fp32(graph, op, make);
+  try {
+    return make(graph, op);
+  } catch (const dnnl::error&) {  // a processor without AVX-512
+    return kernel_through_fp32(graph, op, make);
+  }
+}
+
 }  // namespace
 
 std::optional<Kernel> make_kernel(const Graph& graph, const Op& op) {
   const std::optional<OpKind> kind = network_kind(op.kind);
   if (!kind) return std::nullopt;
-  return row_of(cpu_rows, *kind).make(graph, op);
+  const auto make = row_of(cpu_rows, *kind).make;
+  return reads_or_makes_bf16(graph, op) ? bf16_kernel(graph, op, make) : make(graph, op);
 }
 
 void use_one_thread() {

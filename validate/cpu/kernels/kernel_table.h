@@ -41,6 +41,7 @@ Kernel relu_gradient(const Graph&, const Op&);
 Kernel gelu(const Graph&, const Op&);
 Kernel gelu_gradient(const Graph&, const Op&);
 Kernel softmax(const Graph&, const Op&);
+Kernel cross_entropy(const Graph&, const Op&);
 Kernel softmax_gradient(const Graph&, const Op&);
 Kernel add(const Graph&, const Op&);
 

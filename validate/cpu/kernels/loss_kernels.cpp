@@ -40,7 +40,10 @@ Kernel embedding(const Graph& graph, const Op& op) {
   const Tensor& positions = graph[op.inputs[2]];
   const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, positions);
   const std::int64_t first = place_of(op, positions.shape[0]).first * s.width;
-  return {[s, first](const KernelArguments& a) { plain::embedding(tokens(a), a.in(1), a.in(2) + first, s, a.out()); },
+  return {[s, first, is_narrow = is_bf16(graph[op.outputs[0]])](const KernelArguments& a) {
+            if (is_narrow) return plain::embedding(tokens(a), a.in(1), a.in(2) + first, s, a.out_as<Bf16>());
+            plain::embedding(tokens(a), a.in(1), a.in(2) + first, s, a.out());
+          },
           {}};
 }
 
@@ -55,8 +58,11 @@ Kernel embedding_weight_gradient(const Graph& graph, const Op& op) {
   const Tensor& positions = graph[op.outputs[1]];
   const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, positions);
   const std::int64_t first = place_of(op, positions.shape[0]).first * s.width, all = positions.bytes.count / 4;
-  return {[s, first, all](const KernelArguments& a) {
+  return {[s, first, all, is_narrow = is_bf16(graph[op.inputs[1]])](const KernelArguments& a) {
             std::fill_n(a.out(1), all, 0.0F);  // other slices have the other positions
+            if (is_narrow) {
+              return plain::embedding_weight_gradient(tokens(a), a.in_as<Bf16>(1), s, a.out(0), a.out(1) + first);
+            }
             plain::embedding_weight_gradient(tokens(a), a.in(1), s, a.out(0), a.out(1) + first);
           },
           {}};
@@ -66,7 +72,10 @@ Kernel cross_entropy_gradient(const Graph& graph, const Op& op) {
   const Tensor& probabilities = graph[op.inputs[0]];
   const RowSizes s = row_sizes(probabilities);
   if (!attribute_of(op, sequence_attribute)) {
-    return {[s](const KernelArguments& a) {
+    return {[s, is_narrow = is_bf16(graph[op.outputs[0]])](const KernelArguments& a) {
+              if (is_narrow) {
+                return plain::cross_entropy_gradient(a.in(0), s.rows, s.columns, a.labels, s.rows, a.out_as<Bf16>());
+              }
               plain::cross_entropy_gradient(a.in(0), s.rows, s.columns, a.labels, s.rows, a.out());
             },
             {}};

@@ -35,6 +35,12 @@ double* sums_of(const KernelArguments& a, const NormSizes& s) {
   return static_cast<double*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + behind.count));
 }
 
+/// Of the first input.
+void row_statistics(const KernelArguments& a, NumberType type, const NormSizes& s, float* mean, float* variance) {
+  if (type == NumberType::bf16) return plain::row_statistics(a.in_as<Bf16>(0), s, mean, variance);
+  plain::row_statistics(a.in(0), s, mean, variance);
+}
+
 }  // namespace
 
 /// Scratch: mean and variance of the channels, then oneDNN's.
@@ -100,7 +106,8 @@ Kernel batch_norm_weight_gradient(const Graph& graph, const Op& op) {
 /// Scratch: mean and variance of the rows, then oneDNN's.
 Kernel layer_norm(const Graph& graph, const Op& op) {
   const NormSizes s = row_sizes(graph[op.inputs[0]]);
-  const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows});
+  const NumberType type = type_of(graph[op.inputs[0]]);
+  const memory::desc all = dense({s.rows, s.columns}, type), row = dense({s.columns}), column = dense({s.rows});
   const auto desc = layer_norm_layer(all, column, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
   const Bytes statistics = aligned(Bytes{8 * s.rows});
@@ -119,14 +126,15 @@ Kernel layer_norm(const Graph& graph, const Op& op) {
 
 Kernel layer_norm_input_gradient(const Graph& graph, const Op& op) {
   const NormSizes s = row_sizes(graph[op.inputs[0]]);
-  const memory::desc all = dense({s.rows, s.columns}), row = dense({s.columns}), column = dense({s.rows});
+  const NumberType type = type_of(graph[op.inputs[0]]);
+  const memory::desc all = dense({s.rows, s.columns}, type), row = dense({s.columns}), column = dense({s.rows});
   const auto desc = layer_norm_gradient_layer(all, column, epsilon);
   const memory::desc scratch = desc.scratchpad_desc();
   const dnnl::layer_normalization_backward primitive(desc);
   const Bytes unused = aligned(Bytes{8 * s.rows}), own = unused + aligned(Bytes{8 * s.columns});
   return {[=](const KernelArguments& a) {
             float *mean = floats(a), *variance = mean + s.rows;
-            plain::row_statistics(a.in(0), s, mean, variance);
+            row_statistics(a, type, s, mean, variance);
             execute(primitive, {{DNNL_ARG_SRC, at(all, a.inputs[0])},
                                 {DNNL_ARG_SCALE, at(row, a.inputs[1])},
                                 {DNNL_ARG_SHIFT, at(row, a.inputs[1])},  // must be there, is not read
@@ -143,9 +151,14 @@ Kernel layer_norm_input_gradient(const Graph& graph, const Op& op) {
 
 Kernel layer_norm_weight_gradient(const Graph& graph, const Op& op) {
   const NormSizes s = row_sizes(graph[op.inputs[0]]);
+  const NumberType type = type_of(graph[op.inputs[0]]);
   return {[=](const KernelArguments& a) {
             float *mean = floats(a), *variance = mean + s.rows;
-            plain::row_statistics(a.in(0), s, mean, variance);
+            row_statistics(a, type, s, mean, variance);
+            if (type == NumberType::bf16) {
+              return plain::layer_norm_weight_gradient(a.in_as<Bf16>(0), a.in_as<Bf16>(1), s, mean, variance, a.out(0),
+                                                       a.out(1));
+            }
             plain::layer_norm_weight_gradient(a.in(0), a.in(1), s, mean, variance, a.out(0), a.out(1));
           },
           Bytes{8 * s.rows}};

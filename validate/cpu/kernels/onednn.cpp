@@ -7,18 +7,22 @@ const dnnl::engine& cpu_engine() {
   return engine;
 }
 
-dnnl::memory::desc dense(const Dims& dims) {
+NumberType type_of(const Tensor& tensor) {
+  return is_bf16(tensor) ? NumberType::bf16 : NumberType::f32;
+}
+
+dnnl::memory::desc dense(const Dims& dims, NumberType type) {
   Dims strides(dims.size());
   std::int64_t step = 1;
   for (std::size_t d = dims.size(); d-- > 0;) {
     strides[d] = step;
     step *= dims[d];
   }
-  return strided(dims, strides);
+  return strided(dims, strides, type);
 }
 
-dnnl::memory::desc strided(const Dims& dims, const Dims& strides) {
-  return {dims, dnnl::memory::data_type::f32, strides};
+dnnl::memory::desc strided(const Dims& dims, const Dims& strides, NumberType type) {
+  return {dims, type, strides};
 }
 
 dnnl::primitive_attr own_scratch() {
@@ -42,8 +46,8 @@ Kernel bound_kernel(const dnnl::primitive& primitive, const dnnl::memory::desc& 
   return {[primitive, scratch, bindings = std::move(bindings)](const KernelArguments& arguments) {
             std::vector<std::pair<int, dnnl::memory>> memories{{DNNL_ARG_SCRATCHPAD, at(scratch, arguments.scratch)}};
             for (const Bound& b : bindings) {
-              const float* base = b.is_output ? arguments.out(b.index) : arguments.in(b.index);
-              memories.emplace_back(b.argument, at(b.desc, base + b.offset));
+              void* base = b.is_output ? arguments.outputs[b.index] : arguments.inputs[b.index];
+              memories.emplace_back(b.argument, at(b.desc, static_cast<std::byte*>(base) + b.offset));
             }
             execute(primitive, memories);
           },

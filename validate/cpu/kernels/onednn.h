@@ -14,20 +14,25 @@ using Dims = dnnl::memory::dims;
 
 const dnnl::engine& cpu_engine();
 
+using NumberType = dnnl::memory::data_type;
+
+/// fp32 or bf16.
+NumberType type_of(const Tensor&);
+
 /// Row after row, the last dimension fastest.
-dnnl::memory::desc dense(const Dims&);
-dnnl::memory::desc strided(const Dims&, const Dims& strides);
+dnnl::memory::desc dense(const Dims&, NumberType = NumberType::f32);
+dnnl::memory::desc strided(const Dims&, const Dims& strides, NumberType = NumberType::f32);
 
 /// Scratch comes from the caller, so that its size is known to the byte.
 dnnl::primitive_attr own_scratch();
 
-/// Which of the op's tensors goes where: a oneDNN argument, its description, and an offset in elements.
+/// Which of the op's tensors goes where: a oneDNN argument, its description, and an offset.
 struct Bound {
   int argument = 0;
   dnnl::memory::desc desc;
   bool is_output = false;
   std::size_t index = 0;
-  std::int64_t offset = 0;
+  std::int64_t offset = 0;  ///< in bytes
 };
 
 /// A primitive on the op's tensors, its scratch beginning at `scratch_offset` bytes of the kernel's.

@@ -12,12 +12,12 @@ const auto scale_and_shift = dnnl::normalization_flags::use_scale | dnnl::normal
 
 }  // namespace
 
-dnnl::memory::desc many_matrices(Dims dims, Dims strides) {
+dnnl::memory::desc many_matrices(Dims dims, Dims strides, NumberType type) {
 #if DNNL_VERSION_MAJOR >= 3
   strides.insert(strides.begin(), dims[0] * strides[0]);
   dims.insert(dims.begin(), 1);
 #endif
-  return strided(dims, strides);
+  return strided(dims, strides, type);
 }
 
 dnnl::primitive_attr scaled(float scale, bool adds) {

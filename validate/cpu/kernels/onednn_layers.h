@@ -27,7 +27,7 @@ typename Primitive::primitive_desc gradient_layer(const Forward& forward, const 
 /// An operand of the products of many matrices, one for each index of all but the last two dimensions. Version 3.7
 /// multiplies wrongly, with AVX2 and AVX-512, where the first dimension is as large as the matrices have rows: there it
 /// gets one of size 1 before it.
-dnnl::memory::desc many_matrices(Dims dims, Dims strides);
+dnnl::memory::desc many_matrices(Dims dims, Dims strides, NumberType);
 
 /// Results are multiplied by `scale` and, with `adds`, added to what is there.
 dnnl::primitive_attr scaled(float scale, bool adds = false);

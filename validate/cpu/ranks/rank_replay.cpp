@@ -188,6 +188,9 @@ class NetworkOnRanks : public RunnableNetwork {
 
 std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> network_on_ranks(Network whole, const Problem& problem,
                                                                                BlockPool& pool) {
+  if (const Tensor* narrow = first_in_bf16(whole.graph)) {
+    return ReplayFailure{fmt::format("'{}' is bf16: ranks exchange and sum fp32 only", narrow->name)};
+  }
   std::variant<RankNetworks, ReplayFailure> made = rank_networks(whole, problem);
   if (const auto* failure = std::get_if<ReplayFailure>(&made)) return *failure;
   return std::make_unique<NetworkOnRanks>(std::move(whole), std::get<RankNetworks>(std::move(made)), *problem.mesh,

@@ -1,0 +1,100 @@
+#include "validate/networks/narrow_values.h"
+
+#include <algorithm>
+
+#include "sim/core/expects.h"
+#include "sim/core/op_kind.h"
+
+namespace plimsoll {
+namespace {
+
+/// What a kernel keeps in fp32 though it is a value: probabilities, of which logarithms are taken, and logarithms of
+/// sums.
+bool stays_wide(const Op& maker, std::size_t output) {
+  const std::optional<OpKind> kind = network_kind(maker.kind);
+  return kind == OpKind::cross_entropy || (kind == OpKind::fused_attention && output == 1);
+}
+
+bool is_value(const Tensor& tensor) {
+  const bool is_kind =
+      tensor.kind == TensorKind::input || tensor.kind == TensorKind::activation || tensor.kind == TensorKind::gradient;
+  return is_kind && tensor.dtype == "fp32";
+}
+
+}  // namespace
+
+std::optional<BfloatUse> bfloat_use(const Op& op) {
+  const std::optional<OpKind> kind = network_kind(op.kind);
+  if (!kind) return std::nullopt;
+  switch (*kind) {
+    case OpKind::linear:
+    case OpKind::linear_input_gradient:
+    case OpKind::convolution:
+    case OpKind::convolution_input_gradient:
+    case OpKind::lstm_gates:
+    case OpKind::lstm_state_gradient:
+      return BfloatUse::product;
+    case OpKind::linear_weight_gradient:
+    case OpKind::convolution_weight_gradient:
+    case OpKind::batch_norm:
+    case OpKind::batch_norm_input_gradient:
+    case OpKind::batch_norm_weight_gradient:
+    case OpKind::layer_norm:
+    case OpKind::layer_norm_input_gradient:
+    case OpKind::layer_norm_weight_gradient:
+    case OpKind::relu:
+    case OpKind::relu_gradient:
+    case OpKind::gelu:
+    case OpKind::gelu_gradient:
+    case OpKind::softmax:
+    case OpKind::softmax_gradient:
+    case OpKind::max_pool:
+    case OpKind::max_pool_gradient:
+    case OpKind::average_pool:
+    case OpKind::average_pool_gradient:
+    case OpKind::add:
+    case OpKind::attention_scores:
+    case OpKind::attention_values:
+    case OpKind::attention_values_gradient:
+    case OpKind::attention_qkv_gradient:
+    case OpKind::fused_attention:
+    case OpKind::fused_attention_backward:
+    case OpKind::embedding:
+    case OpKind::embedding_weight_gradient:
+    case OpKind::lstm_cell:
+    case OpKind::lstm_cell_gradient:
+    case OpKind::lstm_weight_gradient:
+    case OpKind::cross_entropy:
+    case OpKind::cross_entropy_gradient:
+    case OpKind::optimizer:
+      return BfloatUse::others;
+    default:
+      return std::nullopt;
+  }
+}
+
+const Op* op_without_bf16(const Network& network) {
+  const auto found = std::ranges::find_if(network.graph.ops, [](const Op& op) { return !bfloat_use(op); });
+  return found == network.graph.ops.end() ? nullptr : &*found;
+}
+
+void narrow_values(Network& network, const StatedRates& rates) {
+  EXPECTS(op_without_bf16(network) == nullptr);
+  Graph& graph = network.graph;
+  std::vector<bool> wide(graph.tensors.size());
+  for (const Op& op : graph.ops) {
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      if (stays_wide(op, i)) wide[op.outputs[i].index] = true;
+    }
+  }
+  for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+    Tensor& tensor = graph.tensors[t];
+    if (wide[t] || !is_value(tensor)) continue;
+    tensor.dtype = "bf16";
+    tensor.bytes = Bytes{tensor.bytes.count / 2};
+  }
+  graph.source.dtype = "bf16";  // in which products compute; tensors say their own
+  state_costs(graph, rates);
+}
+
+}  // namespace plimsoll
