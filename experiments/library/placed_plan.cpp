@@ -21,7 +21,11 @@ constexpr DeviceId placed_device{0};
 std::string outside_of_library(const Question& question, const Problem& problem, const Schedule& schedule,
                                const Verdict& verdict) {
   if (verdict.measured > 0) return "its steps state times of their own";
-  if (!question.strategy.passes.empty() || problem.mesh) return "its strategy changes the model";
+  const bool is_split = problem.index && !problem.index->weight.empty();
+  const bool is_another = problem.transformed || problem.of_ops || problem.mesh;
+  const auto packs = [](const Pass& pass) { return pass.strategy->family == Family::compression; };
+  const bool may_pack = std::ranges::any_of(question.strategy.passes, packs);  // what stages save is listed one by one
+  if (is_another || is_split || may_pack) return "its strategy changes the model";
   if (schedule.micro_batches != 1 || schedule.replicas != 1) return "it has several micro-batches";
   if (schedule.optimizer != Optimizer::none) return "it has an optimizer";
   if (schedule.gradients != Gradients::fresh) return "its gradients exist before the iteration";

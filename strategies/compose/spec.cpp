@@ -193,8 +193,10 @@ class SpecReader {
   std::size_t start_ = 0;  // of the pass being read
 };
 
+/// Also what cuts graphs into chains, or keeps others from it.
 bool changes_what_is_planned(const StrategyInfo& strategy) {
-  return changes_problem(strategy) || strategy.may_split_backward();
+  return changes_problem(strategy) || strategy.may_split_backward() || strategy.chains_only || strategy.partitions() ||
+         strategy.family == Family::compression;
 }
 
 constexpr std::string_view spaces = " \t\n\v\f\r";
@@ -207,13 +209,10 @@ const StrategyInfo* strategy_at(std::string_view text) {
 }
 
 /// Of what stages of chains save it sees every tensor.
-bool packs(const StrategyInfo* strategy) {
-  return strategy != nullptr && strategy->family == Family::compression;
-}
-
-bool has_pass_that_packs(std::string_view spec) {
+bool has_pass_that_changes(std::string_view spec) {
   for (std::size_t from = 0; from < spec.size(); from = std::min(spec.size(), spec.find('|', from)) + 1) {
-    if (packs(strategy_at(spec.substr(from)))) return true;
+    const StrategyInfo* strategy = strategy_at(spec.substr(from));
+    if (strategy != nullptr && changes_what_is_planned(*strategy)) return true;
   }
   return false;
 }
@@ -275,13 +274,11 @@ Pipeline parse_pipeline(std::string text, std::string_view where) {
 }
 
 std::vector<Pass> changes_of(std::string_view spec, std::string_view where) {
-  const StrategyInfo* first = strategy_at(spec);
-  if (first == nullptr || (!changes_what_is_planned(*first) && !has_pass_that_packs(spec))) return {};
+  if (strategy_at(spec) == nullptr || !has_pass_that_changes(spec)) return {};
   std::vector<Pass> passes = parse_spec(spec, where);
   const auto is_hybrid = [](const Pass& pass) { return pass.strategy->family == Family::hybrid; };
   if (std::ranges::any_of(passes, is_hybrid)) return passes;  // whether the problem is a chain depends on the others
-  std::erase_if(passes,
-                [](const Pass& pass) { return !changes_what_is_planned(*pass.strategy) && !packs(pass.strategy); });
+  std::erase_if(passes, [](const Pass& pass) { return !changes_what_is_planned(*pass.strategy); });
   return passes;
 }
 

@@ -25,8 +25,9 @@ struct Pipeline {
 /// that pass which it quotes, as `where:1:column: `; as it is where it begins with no pass's name.
 InputError placed(const InputError& complaint, std::string_view spec, std::string_view where);
 
-/// The passes of a pipeline that change the problem: transforms at its head, what has its backwards split, and what
-/// packs saved values, which chains then list one by one; none where the text does not begin with a strategy.
+/// The passes of a pipeline that change the problem: transforms at its head, what has its backwards split, what cuts a
+/// graph into a chain, and what packs saved values, which chains then list one by one; none where the text does not
+/// begin with a strategy.
 std::vector<Pass> changes_of(std::string_view spec, std::string_view where);
 
 /// Throws InputError, located as `where:1:column`, for what is malformed, unknown or out of range, and for passes that

@@ -115,5 +115,24 @@ TEST_CASE("what a schedule says itself is not asked beside it", "[program]") {
         std::string::npos);
 }
 
+// A planner of chains cuts the graph; the file names the graph, and its reader has to cut it, too.
+TEST_CASE("a schedule for the chain that a strategy makes of a graph is read again", "[program]") {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path / "s.json").string();
+  for (const std::string strategy :
+       {"full_recompute", "rotor", "rotor|offload_greedy", "1f1b(stages=2)|rotor", "pardnn|greedy_recompute"}) {
+    INFO(strategy);
+    const ProgramRun made = plimsoll("simulate -t gpt:layers=2,view=graph -p h100_sxm_8 --micro-batches 2 --json -s '" +
+                                     strategy + "' --engine event --schedule-out " + file);
+    REQUIRE(made.exit_code == 0);
+    const ProgramRun again = plimsoll("simulate --json --engine event --schedule " + file);
+    INFO(again.err);
+    REQUIRE(again.exit_code == 0);
+    for (const char* key : {"peak_bytes", "makespan_s"}) {
+      CHECK(nlohmann::json::parse(made.out)[key] == nlohmann::json::parse(again.out)[key]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
