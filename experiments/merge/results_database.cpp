@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <map>
 #include <new>
+#include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "experiments/study/result_fields.h"
@@ -62,15 +65,17 @@ class SqlDatabase {
 /// A table that rows are added to.
 class SqlTable {
  public:
-  /// `columns`: each with its type, the first one the key.
+  /// `columns`: each with its type. The key is the first one, or a column within its folder.
   SqlTable(SqlDatabase& database, const std::string& name,
-           const std::vector<std::pair<std::string, std::string_view>>& columns)
+           const std::vector<std::pair<std::string, std::string_view>>& columns, std::string_view key_in_folder = "")
       : database_(database) {
     std::vector<std::string> all, places;
     for (const auto& [column, type] : columns) {
-      all.push_back(fmt::format("\"{}\" {}{}", column, type, all.empty() ? " PRIMARY KEY" : ""));
+      const bool is_key = all.empty() && key_in_folder.empty();
+      all.push_back(fmt::format("\"{}\" {}{}", column, type, is_key ? " PRIMARY KEY" : ""));
       places.emplace_back("?");
     }
+    if (!key_in_folder.empty()) all.push_back(fmt::format("PRIMARY KEY (\"folder\", \"{}\")", key_in_folder));
     database.run(fmt::format("CREATE TABLE {} ({})", name, fmt::join(all, ", ")));
     const std::string sql = fmt::format("INSERT INTO {} VALUES ({})", name, fmt::join(places, ", "));
     database.check(sqlite3_prepare_v2(database.get(), sql.c_str(), -1, &insert_, nullptr));
@@ -110,8 +115,10 @@ Json sql_cell(const Json& object, const char* key) {
   return found == object.end() ? Json(nullptr) : *found;
 }
 
-void add_results(SqlDatabase& database, const Records& records) {
-  std::vector<std::pair<std::string, std::string_view>> columns;
+using SqlColumns = std::vector<std::pair<std::string, std::string_view>>;
+
+SqlColumns result_columns() {
+  SqlColumns columns;
   for (const char* key : record_columns) {
     const bool is_number = key == std::string_view("point") || key == std::string_view("case");
     columns.emplace_back(key, is_number ? "INTEGER" : "TEXT");
@@ -119,10 +126,15 @@ void add_results(SqlDatabase& database, const Records& records) {
   for (const ResultField& field : result_fields()) {
     if (is_in_tables(field)) columns.emplace_back(field.name, sql_type(field.unit));
   }
-  SqlTable table(database, "results", columns);
+  return columns;
+}
+
+/// `before`: the cells of a record before those of its own.
+template <class Before>
+void add_results(SqlTable& table, const Records& records, Before before) {
   for (const auto& [unused, text] : records) {
     const Json record = Json::parse(text);
-    std::vector<Json> row;
+    std::vector<Json> row = before(record);
     for (const char* key : record_columns) row.push_back(sql_cell(record, key));
     for (const ResultField& field : result_fields()) {
       if (is_in_tables(field)) row.push_back(in_tables(field, record));
@@ -131,28 +143,36 @@ void add_results(SqlDatabase& database, const Records& records) {
   }
 }
 
-void add_cases(SqlDatabase& database, const std::map<std::size_t, CaseFacts>& cases) {
-  constexpr std::pair<const char*, const char*> columns[] = {{"case", "INTEGER"},
-                                                             {"trace", "TEXT"},
-                                                             {"platform", "TEXT"},
-                                                             {"model", "TEXT"},
-                                                             {"machine", "TEXT"},
-                                                             {"micro_batches", "INTEGER"},
-                                                             {"optimizer", "TEXT"},
-                                                             {"times_rescaled", "INTEGER"},
-                                                             {"capacity_bytes", "INTEGER"},
-                                                             {"store_all_bytes", "INTEGER"},
-                                                             {"lower_bound_bytes", "INTEGER"},
-                                                             {"lower_bound_s", "REAL"},
-                                                             {"impossible", "TEXT"}};
-  SqlTable table(database, "cases", {std::begin(columns), std::end(columns)});
+constexpr std::pair<const char*, std::string_view> case_columns[] = {{"case", "INTEGER"},
+                                                                     {"trace", "TEXT"},
+                                                                     {"platform", "TEXT"},
+                                                                     {"model", "TEXT"},
+                                                                     {"machine", "TEXT"},
+                                                                     {"micro_batches", "INTEGER"},
+                                                                     {"optimizer", "TEXT"},
+                                                                     {"times_rescaled", "INTEGER"},
+                                                                     {"capacity_bytes", "INTEGER"},
+                                                                     {"store_all_bytes", "INTEGER"},
+                                                                     {"lower_bound_bytes", "INTEGER"},
+                                                                     {"lower_bound_s", "REAL"},
+                                                                     {"impossible", "TEXT"}};
+
+void add_cases(SqlTable& table, const std::map<std::size_t, CaseFacts>& cases, const std::vector<Json>& before) {
   for (const auto& [number, facts] : cases) {
     Json one = to_json(facts);
     one["case"] = number;
-    std::vector<Json> row;
-    for (const auto& [name, unused] : columns) row.push_back(sql_cell(one, name));
+    std::vector<Json> row = before;
+    for (const auto& [name, unused] : case_columns) row.push_back(sql_cell(one, name));
     table.add(row);
   }
+}
+
+/// With columns of text before them.
+SqlColumns behind(std::span<const char* const> names, const SqlColumns& columns) {
+  SqlColumns all;
+  for (const char* name : names) all.emplace_back(name, "TEXT");
+  all.insert(all.end(), columns.begin(), columns.end());
+  return all;
 }
 
 }  // namespace
@@ -160,8 +180,34 @@ void add_cases(SqlDatabase& database, const std::map<std::size_t, CaseFacts>& ca
 std::string results_database(const SweepContents& contents) {
   SqlDatabase database;
   database.run("BEGIN");
-  add_results(database, contents.records);
-  add_cases(database, contents.cases);
+  {
+    SqlTable results(database, "results", result_columns());
+    add_results(results, contents.records, [](const Json&) { return std::vector<Json>(); });
+    SqlTable cases(database, "cases", {std::begin(case_columns), std::end(case_columns)});
+    add_cases(cases, contents.cases, {});
+  }
+  database.run("COMMIT");
+  return database.bytes();
+}
+
+std::vector<Json> compared_cells(const ComparedFolder& folder, const Json& record) {
+  const auto facts = folder.contents.cases.find(record.value("case", std::size_t{0}));
+  if (facts == folder.contents.cases.end()) return {folder.name, nullptr, nullptr};
+  return {folder.name, facts->second.model, facts->second.machine};
+}
+
+std::string compared_database(std::span<const ComparedFolder> folders) {
+  SqlDatabase database;
+  database.run("BEGIN");
+  {
+    SqlTable results(database, "results", behind(compared_columns, result_columns()), "point");
+    SqlTable cases(database, "cases",
+                   behind(std::span(compared_columns, 1), {std::begin(case_columns), std::end(case_columns)}), "case");
+    for (const ComparedFolder& each : folders) {
+      add_results(results, each.contents.records, [&](const Json& record) { return compared_cells(each, record); });
+      add_cases(cases, each.contents.cases, {each.name});
+    }
+  }
   database.run("COMMIT");
   return database.bytes();
 }

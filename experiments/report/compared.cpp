@@ -144,9 +144,14 @@ std::vector<fs::path> write_comparison(const std::vector<NamedContents>& all, co
   for (std::size_t i = 0; i < all.size(); ++i) {
     timelines += renumbered(report_timelines(all[i].contents), data["folders"][i]["first_point"].get<std::size_t>());
   }
-  std::vector<fs::path> files{folder / "report.html", folder / "report.json"};
-  write_text_file(files[0], report_html(data, std::move(timelines)));
+  std::vector<ComparedFolder> named;
+  for (std::size_t i = 0; i < all.size(); ++i) named.push_back({data["folders"][i]["name"], all[i].contents});
+  std::vector<fs::path> files{folder / "results.csv", folder / "report.json", folder / "report.html",
+                              folder / "results.sqlite"};
+  write_text_file(files[0], compared_csv(named, made_by));
   write_json_file(files[1], data);
+  write_text_file(files[2], report_html(data, std::move(timelines)));
+  write_text_file(files[3], compared_database(named));
   const std::size_t drawn = std::min(most_pictures, data["together"].size());
   if (drawn > 0) draw_by_python("experiments/plot.py", {files[1].string(), folder.string(), std::to_string(drawn)});
   for (std::size_t i = 0; i < drawn; ++i) {

@@ -21,8 +21,9 @@ void put_together(Json& data, const std::vector<std::string>& words);
 /// begin at each folder's `first_point` in `folders[]` (`name`, `experiment`, `first_point`).
 Json compared_data(const std::vector<NamedContents>&, const std::string& made_by);
 
-/// Writes report.html, report.json and pictures of what is together, and returns the paths. The folders are not merged,
-/// so they may be of other builds, options or budgets. Throws InputError where one holds no results or is there twice.
+/// Writes results.csv, report.html, report.json, results.sqlite and pictures of what is together, and returns the
+/// paths. The folders are not merged, so they may be of other builds, options or budgets. Throws InputError where one
+/// holds no results or is there twice.
 std::vector<std::filesystem::path> write_comparison(const std::vector<NamedContents>&,
                                                     const std::filesystem::path& folder, const std::string& made_by,
                                                     const std::vector<std::string>& words, std::size_t most_pictures);

@@ -289,23 +289,43 @@ Json report_data(const SweepContents& contents, const std::string& made_by) {
       {"impossible", std::move(impossible)}};
 }
 
-std::string results_csv(const SweepContents& contents, const std::string& made_by) {
-  std::vector<std::string> columns(std::begin(record_columns), std::end(record_columns));
+namespace {
+
+/// A comment, and the columns behind those of a comparison.
+std::string csv_head(std::span<const char* const> before, const std::string& made_by) {
+  std::vector<std::string> columns(before.begin(), before.end());
+  columns.insert(columns.end(), std::begin(record_columns), std::end(record_columns));
   for (const ResultField& field : result_fields()) {
     if (is_in_tables(field)) columns.emplace_back(field.name);
   }
-  std::string csv = "# " + made_by + "\n" + fmt::format("{}\n", fmt::join(columns, ","));
-  const auto written_cell = [](const Json& value) {
-    if (value.is_null()) return std::string();
-    return value.is_string() ? csv_field(value.get<std::string>()) : value.dump();
+  return "# " + made_by + "\n" + fmt::format("{}\n", fmt::join(columns, ","));
+}
+
+std::string csv_row(const std::vector<Json>& before, const Json& record) {
+  std::vector<std::string> cells;
+  const auto add = [&](const Json& value) {
+    cells.emplace_back(value.is_null() ? "" : value.is_string() ? csv_field(value.get<std::string>()) : value.dump());
   };
-  for (const Json& record : parsed(contents.records)) {
-    std::vector<std::string> cells;
-    for (const char* key : record_columns) cells.push_back(written_cell(value_or_null(record, key)));
-    for (const ResultField& field : result_fields()) {
-      if (is_in_tables(field)) cells.push_back(written_cell(in_tables(field, record)));
-    }
-    csv += fmt::format("{}\n", fmt::join(cells, ","));
+  for (const Json& value : before) add(value);
+  for (const char* key : record_columns) add(value_or_null(record, key));
+  for (const ResultField& field : result_fields()) {
+    if (is_in_tables(field)) add(in_tables(field, record));
+  }
+  return fmt::format("{}\n", fmt::join(cells, ","));
+}
+
+}  // namespace
+
+std::string results_csv(const SweepContents& contents, const std::string& made_by) {
+  std::string csv = csv_head({}, made_by);
+  for (const Json& record : parsed(contents.records)) csv += csv_row({}, record);
+  return csv;
+}
+
+std::string compared_csv(std::span<const ComparedFolder> folders, const std::string& made_by) {
+  std::string csv = csv_head(compared_columns, made_by);
+  for (const ComparedFolder& each : folders) {
+    for (const Json& record : parsed(each.contents.records)) csv += csv_row(compared_cells(each, record), record);
   }
   return csv;
 }

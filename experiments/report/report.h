@@ -2,9 +2,11 @@
 // A report of a sweep: results.csv, report.html, and a figure of time against memory per case as SVG, PDF and PNG.
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "experiments/merge/results_database.h"
 #include "experiments/sweep/sweep_store.h"
 #include "sim/io/json/json.h"
 
@@ -19,6 +21,9 @@ Json report_data(const SweepContents&, const std::string& made_by);
 
 /// One row a point, a column for each field of a result that is no list or object (result_fields.h), in their order.
 std::string results_csv(const SweepContents&, const std::string& made_by);
+
+/// The same of several folders that are compared, with compared_columns before them.
+std::string compared_csv(std::span<const ComparedFolder>, const std::string& made_by);
 
 /// Of the points whose records keep one, a line `point TAB timeline`, as far as a page can hold them.
 std::string report_timelines(const SweepContents&);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "experiments/report/compared.h"
@@ -370,11 +372,49 @@ TEST_CASE("a comparison has one picture of folders, and refuses what it cannot c
   CHECK(refusal({{"monday", {}}}) == "monday: holds no sweep (no manifest.json)");
   CHECK_FALSE(std::filesystem::exists(out));
   const std::vector<NamedContents> two{{"monday", contents()}, {"tuesday", contents()}};
-  CHECK(write_comparison(two, out, "test", {"folders"}, 0).size() == 2);
+  CHECK(write_comparison(two, out, "test", {"folders"}, 0).size() == 4);
   if (!matplotlib_is_here()) return;
   const std::vector<std::filesystem::path> files = write_comparison(two, out, "test", {"folders"}, 9);
-  REQUIRE(files.size() == 5);
+  REQUIRE(files.size() == 7);
   for (const std::filesystem::path& file : files) CHECK(std::filesystem::file_size(file) > 100);
+}
+
+/// The lines of a CSV file behind its comment.
+std::vector<std::string> csv_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  lines.erase(lines.begin());
+  return lines;
+}
+
+TEST_CASE("the table of a comparison has the rows of each folder's own behind its name", "[report]") {
+  SweepContents other = contents();
+  other.cases.at(0).machine = "another, machine";
+  const SweepContents first = contents();
+  const std::vector<ComparedFolder> named{{"monday", first}, {"tues,day", other}};
+  const std::vector<std::string> all = csv_lines(compared_csv(named, "test"));
+  const std::vector<std::string> own = csv_lines(results_csv(first, "test"));
+  const CaseFacts& facts = first.cases.at(0);
+  std::vector<std::string> expected{"folder,model,machine," + own.front()};
+  for (const std::string& before : {"monday," + facts.model + "," + facts.machine + ",",
+                                    "\"tues,day\"," + facts.model + ",\"another, machine\","}) {
+    for (const std::string& line : std::span(own).subspan(1)) expected.push_back(before + line);
+  }
+  CHECK(all == expected);
+  // SQLite's own shell as the second reader, where it is there.
+  const TemporaryFolder folder;
+  write_text_file(folder.path / "r.sqlite", compared_database(named));
+  const std::string ask = "sqlite3 " + (folder.path / "r.sqlite").string();
+  if (std::system("command -v sqlite3 >/dev/null") != 0) return;
+  const std::string to = " > " + (folder.path / "said").string();
+  CHECK(std::system((ask + " \"select folder, count(*), min(point), max(machine) from results group by folder\"" + to)
+                        .c_str()) == 0);
+  const std::string each = "|" + std::to_string(own.size() - 1) + "|" + std::to_string(first.records.begin()->first);
+  CHECK(read_text_file(folder.path / "said") ==
+        "monday" + each + "|" + facts.machine + "\ntues,day" + each + "|another, machine\n");
+  CHECK(std::system((ask + " 'select folder, model from cases'" + to).c_str()) == 0);
+  CHECK(read_text_file(folder.path / "said") == "monday|" + facts.model + "\ntues,day|" + facts.model + "\n");
 }
 
 TEST_CASE("the page holds its data, whatever the names, and asks for nothing else", "[report]") {
