@@ -685,7 +685,8 @@ int sweep(const SweepOptions& options) {
 int list_sweep(const SweepOptions& options, std::ostream& out) {
   if (const std::optional<RankPlace> place = place_among_ranks(); place && place->rank > 0) return exit_fine;
   const ExperimentFile file = read_experiment(options.experiment, options.changes);
-  const SweepInputs inputs(file);
+  SweepInputs inputs(file);
+  inputs.read_networks();
   return list_points(file.experiment, inputs, options.shard, out);
 }
 

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <utility>
 #include <variant>
 
+#include "experiments/study/choice/cluster_question.h"
 #include "experiments/study/model.h"
 #include "experiments/sweep/point_key.h"
 #include "platforms/efficiency_file.h"
@@ -16,9 +18,12 @@
 #include "sim/io/input_error.h"
 #include "sim/io/text_file.h"
 #include "strategies/compose/chosen_width.h"
+#include "strategies/compose/levels/plan_on_devices.h"
 #include "strategies/compose/parts/passes.h"
 #include "strategies/compose/transformed.h"
+#include "strategies/hybrid/split_search.h"
 #include "strategies/list.h"
+#include "strategies/offloading/activations/offload_options.h"
 #include "traces/trace_file.h"
 #include "validate/networks/networks.h"
 
@@ -61,37 +66,99 @@ bool changes_model(std::span<const Pass> passes) {
   return std::ranges::any_of(passes, changes) || cuts_graphs_itself(passes);
 }
 
-/// What has to be searched for before the problem is known: how ranks share it out, but for what follows rules.
-bool searches_for_problem(std::span<const Pass> passes) {
-  const auto searches = [](const Pass& pass) {
-    const bool follows_rules = pass.strategy == &megatron_strategy || pass.strategy == &context_strategy;
-    return pass.strategy == &cluster_strategy || (pass.strategy->decides() && !follows_rules);
-  };
-  return std::ranges::any_of(passes, searches) || leaves_width_open(passes);
+/// Whether what a pass decides is searched for.
+bool searches_for_cuts(const Pass& pass) {
+  return pass.strategy->decides() && pass.options.get_if<ModelOptions>() != nullptr;
+}
+
+bool is_compression(const Pass& pass) {
+  return pass.strategy->family == Family::compression;
+}
+
+bool is_pipeline(const Pass& pass) {
+  return pass.strategy->family == Family::pipelining;
 }
 
 /// Whether a pipeline's order and cut follow rules: neither is searched for, nor is a planner asked.
 bool is_by_rule(const Pass& pipeline) {
-  const std::array<const StrategyInfo*, 3> searches{&zb_auto_strategy, &zb_ilp_strategy, &pipeline_search_strategy};
-  if (std::ranges::find(searches, pipeline.strategy) != searches.end()) return false;
+  if (!is_pipeline(pipeline)) return false;
+  const std::array<const StrategyInfo*, 3> orders{&zb_auto_strategy, &zb_ilp_strategy, &pipeline_search_strategy};
+  if (std::ranges::find(orders, pipeline.strategy) != orders.end()) return false;
   return std::ranges::all_of(pipeline.strategy->options, [&](const OptionInfo& row) {
     const std::string value = row.name == "cut" ? pipeline.options.text(row) : "uniform";
     return value == "uniform" || value == "balanced" || value.starts_with('0');  // 0:4:8
   });
 }
 
-/// Throws InputError where the passes refuse the problem that their transforms have made, or how it is to be cut.
+/// Whether a memory strategy has reasons of its own to refuse a problem, which it finds before it plans: where it is
+/// asked about parts, those that are of no part alone.
+bool may_refuse(const Problem& problem, const Pass& pass, bool in_parts) {
+  constexpr std::size_t few_ops = 2000;  // DTR logs them all before it refuses
+  if (is_compression(pass)) return true;
+  if (pass.strategy->moves_parameters()) return pass.strategy != &offmate_strategy;
+  if (pass.strategy == &dtr_strategy) return problem.graph.ops.size() <= few_ops;
+  if (pass.strategy == &rotor_floating_strategy) return !in_parts;
+  const std::array<const StrategyInfo*, 3> others{&portfolio_strategy, &selective_strategy, &policy_strategy};
+  return std::ranges::find(others, pass.strategy) != others.end();
+}
+
+/// Of a memory strategy on one device, or in parts of a pipeline, whatever the budget.
+void judge_memory(const Problem& problem, const Pass& pass, bool in_parts) {
+  const Partition whole = one_device(problem.graph, 1, problem.platform.devices.size());
+  const PartTask task{problem, whole, PartId{0}};
+  if (const OffloadOptions* offloads = pass.options.get_if<OffloadOptions>()) offload_store(task, *offloads);
+  if (may_refuse(problem, pass, in_parts)) pass.strategy->tapes(task, pass.options, {}, nullptr);
+}
+
+/// The passes that make the problem of these, without a search: what searches how ranks share it out is asked only what
+/// it refuses for any cuts, and what follows it and depends on its cuts is left out.
+std::vector<Pass> without_searches(std::span<const Pass> passes) {
+  std::vector<Pass> made(passes.begin(), passes.end());
+  const auto search = std::ranges::find_if(made, searches_for_cuts);
+  if (search == made.end()) return made;
+  const bool is_open = leaves_width_open(std::span(search, made.end()));
+  search->options.change<ModelOptions>().is_judged = true;
+  if (is_open) search->options.change<SplitOptions>().devices = "1";  // where no width can be, this one can not
+  const auto makes_tapes = [](const Pass& pass) { return pass.strategy->makes_tapes(); };
+  if (!std::all_of(search + 1, made.end(), makes_tapes)) made.erase(search + 1, made.end());
+  return made;
+}
+
+/// Throws InputError where the passes, as without_searches has them, refuse the problem that their transforms have
+/// made.
 void judge_before_plans(const Problem& problem, std::span<const Pass> passes) {
-  judge(problem, passes);
-  const std::optional<Bytes> unlimited;
-  for (const Pass& pass : passes) {
-    if (pass.strategy->family != Family::pipelining) continue;
-    // Asked about no budget it only says what it refuses for any.
-    pass.strategy->partition(problem, pass.options, std::span(&unlimited, is_by_rule(pass) ? 1 : 0));
+  const std::vector<Pass> memory = memory_passes(passes);
+  const auto partitioning = std::ranges::find_if(
+      passes, [](const Pass& pass) { return pass.strategy->partitions() && !pass.strategy->decides(); });
+  const bool is_cut_by_ops = problem.chain && partitioning != passes.end() && !is_pipeline(*partitioning);
+  const bool packs_first = std::ranges::any_of(memory, is_compression) && !is_cut_by_ops;
+  if (partitioning == passes.end() || packs_first) judge(problem, memory);
+  if (partitioning != passes.end()) {
+    const std::optional<Bytes> unlimited;
+    judge_on_devices(problem, *partitioning, memory, std::span(&unlimited, is_by_rule(*partitioning) ? 1 : 0));
   }
+  Problem once = problem;
+  once.micro_batches = 1;
+  for (const Pass& pass : memory) judge_memory(once, pass, partitioning != passes.end());
 }
 
 }  // namespace
+
+Question asked_of_all(const Experiment& e) {
+  return {.trace = {},
+          .platform = {},
+          .strategy = {},
+          .parameter_groups = e.parameter_groups,
+          .states = e.states,
+          .update_kernels = e.update_kernels,
+          .ema = e.ema,
+          .clip_norm = e.clip_norm,
+          .evaluation = e.evaluation,
+          .gradients = e.gradients,
+          .engine = e.engine,
+          .allocator = e.allocator,
+          .within = e.within};
+}
 
 SweepInputs::SweepInputs(const ExperimentFile& file) {
   std::string complaints;
@@ -119,14 +186,23 @@ GroupRefusal SweepInputs::refused(const Question& question, Judge judge_problem)
 }
 
 GroupRefusal SweepInputs::refusal(const Question& question) const {
-  if (!traces_.contains(question.trace)) return {};
-  const std::span<const Pass> passes = question.strategy.passes;
-  if (!searches_for_problem(passes)) {
-    return refused(question, [&](const Problem& made) { judge_before_plans(made, passes); });
+  Question asked = question;
+  asked.strategy.passes = without_searches(question.strategy.passes);
+  const bool is_of_cluster = asks_cluster(question);
+  if (is_of_cluster) asked.strategy.passes.clear();
+  return refused(asked, [&](const Problem& made) {
+    if (!is_of_cluster) return judge_before_plans(made, asked.strategy.passes);
+    judge_cluster(question, trace(question), platform(question));
+  });
+}
+
+void SweepInputs::read_networks() {
+  for (const std::string& reference : networks_) {
+    try {
+      traces_.emplace(reference, load_model(reference));
+    } catch (const InputError&) {  // said of each question about it
+    }
   }
-  Question of_case = question;
-  of_case.strategy = {};
-  return refused(of_case, [](const Problem&) {});
 }
 
 GroupRefusal SweepInputs::refusal_of_model(const Question& question) const {
@@ -145,17 +221,12 @@ void SweepInputs::judge_strategy(const ExperimentFile& file, std::size_t element
   std::string why;
   for (const std::string& trace : e.traces) {
     for (const Optimizer optimizer : e.optimizers) {
-      const GroupRefusal refusal = refusal_of_model({.trace = trace,
-                                                     .platform = e.platforms.front(),
-                                                     .strategy = e.strategies[element],
-                                                     .optimizer = optimizer,
-                                                     .parameter_groups = e.parameter_groups,
-                                                     .states = e.states,
-                                                     .update_kernels = e.update_kernels,
-                                                     .ema = e.ema,
-                                                     .clip_norm = e.clip_norm,
-                                                     .evaluation = e.evaluation,
-                                                     .gradients = e.gradients});
+      Question question = asked_of_all(e);
+      question.trace = trace;
+      question.platform = e.platforms.front();
+      question.strategy = e.strategies[element];
+      question.optimizer = optimizer;
+      const GroupRefusal refusal = refusal_of_model(question);
       if (!refusal.is_error) return;
       why = refusal.why;
     }
@@ -179,6 +250,7 @@ void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
   const std::string& reference = file.experiment.traces[element];
   if (is_network(reference)) {
     found(file, "traces", element, [&] { return named_network(reference); });
+    networks_.push_back(reference);
   } else if (is_made_by_rule(reference)) {
     traces_.emplace(reference, found(file, "traces", element, [&] { return load_model(reference); }));
   } else {

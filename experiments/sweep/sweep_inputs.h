@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "experiments/study/run.h"
 #include "experiments/sweep/experiment_file.h"
@@ -18,6 +19,10 @@ struct GroupRefusal {
   bool is_error = false;
 };
 
+/// What an experiment asks in every question, without what it combines: trace, platform, micro-batches, optimizer and
+/// strategy.
+Question asked_of_all(const Experiment&);
+
 class SweepInputs {
  public:
   /// Throws InputError with everything that is wrong: names of the experiment that are neither files nor shipped, with
@@ -26,6 +31,9 @@ class SweepInputs {
 
   /// The problem behind a question of the experiment.
   ProblemOutcome problem(const Question&) const;
+
+  /// Networks, too, which are else the workers' to make: by whom starts none, since their libraries start threads.
+  void read_networks();
 
   /// Whether a question may have an answer, as far as that shows without a plan or a search.
   GroupRefusal refusal(const Question&) const;
@@ -55,6 +63,7 @@ class SweepInputs {
   GroupRefusal refused(const Question&, Judge) const;
 
   std::map<std::string, Trace> traces_;  // by reference; not of networks, whose libraries are the workers' to start
+  std::vector<std::string> networks_;    // by reference
   std::map<std::string, Platform> platforms_;
   Json digests_ = Json::object();
 };

@@ -147,21 +147,13 @@ bool asks(const Experiment& e, std::size_t case_index, std::size_t strategy) {
 
 Question question_of(const Experiment& e, std::size_t group) {
   const CaseIndex at = case_at(e, group / e.strategies.size());
-  return {.trace = e.traces[at.trace],
-          .platform = e.platforms[at.platform],
-          .strategy = e.strategies[group % e.strategies.size()],
-          .micro_batches = e.micro_batches[at.micro_batches],
-          .optimizer = e.optimizers[at.optimizer],
-          .parameter_groups = e.parameter_groups,
-          .states = e.states,
-          .update_kernels = e.update_kernels,
-          .ema = e.ema,
-          .clip_norm = e.clip_norm,
-          .evaluation = e.evaluation,
-          .gradients = e.gradients,
-          .engine = e.engine,
-          .allocator = e.allocator,
-          .within = e.within};
+  Question question = asked_of_all(e);
+  question.trace = e.traces[at.trace];
+  question.platform = e.platforms[at.platform];
+  question.strategy = e.strategies[group % e.strategies.size()];
+  question.micro_batches = e.micro_batches[at.micro_batches];
+  question.optimizer = e.optimizers[at.optimizer];
+  return question;
 }
 
 CaseFacts facts_of(const Experiment& e, const SweepInputs& inputs, std::size_t case_index) {

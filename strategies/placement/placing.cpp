@@ -64,10 +64,6 @@ Ordered ordered(const OpDag& dag, const Machine& machine, const Placement& place
   return made;
 }
 
-}  // namespace
-
-namespace {
-
 /// A group whose parameters and gradients are more than any of the devices has.
 void refuse_large_groups(const Problem& problem, const GraphDag& graph) {
   const OpDag& dag = graph.dag;
@@ -91,17 +87,6 @@ void refuse_large_groups(const Problem& problem, const GraphDag& graph) {
   }
 }
 
-}  // namespace
-
-GraphDag asked_graph(const Problem& problem, const PlacingOptions& options, std::string_view strategy) {
-  GraphDag graph = graph_dag(problem, devices_for(problem, options, strategy),
-                             options.copies ? ParameterHomes::copies : ParameterHomes::together);
-  refuse_large_groups(problem, graph);
-  return graph;
-}
-
-namespace {
-
 PartitionOutcome planned(const Problem& problem, const PlacingOptions& options, const GraphDag& graph,
                          const Machine& machine, const PlacementPlanner& planner) {
   PlacementOutcome outcome = planner(graph.dag, machine);
@@ -115,6 +100,13 @@ PartitionOutcome planned(const Problem& problem, const PlacingOptions& options, 
 }
 
 }  // namespace
+
+GraphDag asked_graph(const Problem& problem, const PlacingOptions& options, std::string_view strategy) {
+  GraphDag graph = graph_dag(problem, devices_for(problem, options, strategy),
+                             options.copies ? ParameterHomes::copies : ParameterHomes::together);
+  refuse_large_groups(problem, graph);
+  return graph;
+}
 
 std::vector<PartitionOutcome> placed(const Problem& problem, const PlacingOptions& options, std::string_view strategy,
                                      std::span<const std::optional<Bytes>> budgets, bool heeds_memory,

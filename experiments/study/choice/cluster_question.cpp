@@ -433,6 +433,11 @@ AnsweredQuestion answered_by_best(const Question& question, const ClusterProblem
   return {std::move(chosen), std::move(made.problem), std::move(answer)};
 }
 
+void judge_cluster(const Question& question, const Trace& trace, const Platform& platform) {
+  ClusterProblems problems(question, trace, platform);
+  cluster_bounds(problems.question(), options_in(question));
+}
+
 AnsweredQuestion answered_by_cluster(const Question& question, const Trace& trace, const Platform& platform,
                                      ClusterWatch watch) {
   const auto started = std::chrono::steady_clock::now();

@@ -95,6 +95,9 @@ AnsweredQuestion answered_by_best(const Question&, const ClusterProblems&, const
 /// Is told how far the search of `cluster` is, and says whether it goes on (search.h); dies when the search ends.
 using ClusterWatch = std::function<bool(const ClusterProgress&)>;
 
+/// Throws InputError where the search would, before it simulates anything.
+void judge_cluster(const Question&, const Trace&, const Platform&);
+
 /// The answer to a question that asks `cluster`: that of the best point, whose trace, micro-batches and strategy the
 /// answered question has. Its candidates are the best that were simulated.
 AnsweredQuestion answered_by_cluster(const Question&, const Trace&, const Platform&, ClusterWatch = {});

@@ -25,11 +25,6 @@
 namespace plimsoll {
 namespace {
 
-/// A placement cuts a chain between its ops: the forward and the backward of a stage may be on two devices.
-bool cuts_by_ops(const Problem& problem, const Pass& partitioning) {
-  return problem.chain && partitioning.strategy->family == Family::placement;
-}
-
 /// The chain's graph, whose parts need not be rows of stages. Throws InputError where a strategy plans by stages.
 Problem without_stages(Problem problem, const Pass& placement, std::span<const Pass> memory) {
   for (const Pass& pass : memory) {
@@ -42,15 +37,16 @@ Problem without_stages(Problem problem, const Pass& placement, std::span<const P
   return problem;
 }
 
-/// Whether the first of the parts that share a parameter is to update it, and the problem does not say so yet.
-bool asks_first_to_update(const Problem& problem, const Pass& pass) {
-  const LineOptions* line = pass.options.get_if<LineOptions>();
-  return line != nullptr && line->first_updates && !problem.first_updates_shared;
-}
-
-Problem with_first_to_update(Problem problem) {
-  problem.first_updates_shared = true;
-  return problem;
+/// The problem in whose place another one is planned for: a placement cuts a chain between its ops, where the forward
+/// and the backward of a stage may be on two devices; or the first of the parts that share a parameter is to update it.
+std::optional<Problem> in_its_place(const Problem& problem, const Pass& partitioning, std::span<const Pass> memory) {
+  if (problem.chain && partitioning.strategy->family == Family::placement)
+    return without_stages(problem, partitioning, memory);
+  const LineOptions* line = partitioning.options.get_if<LineOptions>();
+  if (line == nullptr || !line->first_updates || problem.first_updates_shared) return std::nullopt;
+  std::optional<Problem> made = problem;
+  made->first_updates_shared = true;
+  return made;
 }
 
 std::vector<PartitionOutcome> partitions(const Problem& problem, const Pass& pass,
@@ -225,14 +221,18 @@ std::shared_ptr<const Partition> all_on_one(const Problem& problem) {
 
 }  // namespace
 
+void judge_on_devices(const Problem& problem, const Pass& partitioning, std::span<const Pass> memory,
+                      std::span<const std::optional<Bytes>> budgets) {
+  const std::optional<Problem> other = in_its_place(problem, partitioning, memory);
+  if (other) return judge_on_devices(*other, partitioning, memory, budgets);
+  partitions(problem, partitioning, budgets);
+  judge(problem, memory);
+}
+
 std::vector<PartsOutcome> plan_on_devices(const Problem& problem, const Pass& partitioning,
                                           std::span<const Pass> memory, std::span<const std::optional<Bytes>> budgets) {
-  if (cuts_by_ops(problem, partitioning)) {
-    return plan_on_devices(without_stages(problem, partitioning, memory), partitioning, memory, budgets);
-  }
-  if (asks_first_to_update(problem, partitioning)) {
-    return plan_on_devices(with_first_to_update(problem), partitioning, memory, budgets);
-  }
+  const std::optional<Problem> other = in_its_place(problem, partitioning, memory);
+  if (other) return plan_on_devices(*other, partitioning, memory, budgets);
   PlansByPartition plans(problem, memory, orders_tried(partitioning));
   std::vector<PartsOutcome> outcomes;
   if (is_cut_jointly(partitioning)) {
@@ -283,12 +283,8 @@ std::vector<Bytes> front_budgets_by_simulation(const Problem& problem, std::span
 
 std::vector<Bytes> front_budgets_on_devices(const Problem& problem, const Pass& partitioning,
                                             std::span<const Pass> memory) {
-  if (cuts_by_ops(problem, partitioning)) {
-    return front_budgets_on_devices(without_stages(problem, partitioning, memory), partitioning, memory);
-  }
-  if (asks_first_to_update(problem, partitioning)) {
-    return front_budgets_on_devices(with_first_to_update(problem), partitioning, memory);
-  }
+  const std::optional<Problem> other = in_its_place(problem, partitioning, memory);
+  if (other) return front_budgets_on_devices(*other, partitioning, memory);
   PlansByPartition plans(problem, memory, orders_tried(partitioning));
   if (is_cut_jointly(partitioning)) return JointPlanner(problem, partitioning, plans).peaks_of_levels();
   const std::optional<Bytes> unlimited;

@@ -16,6 +16,11 @@ namespace plimsoll {
 std::vector<PartsOutcome> plan_on_devices(const Problem&, const Pass& partitioning, std::span<const Pass> memory,
                                           std::span<const std::optional<Bytes>> budgets);
 
+/// Throws InputError where the passes refuse that for any budget, before tapes are made; about none where cuts and
+/// orders are searched for.
+void judge_on_devices(const Problem&, const Pass& partitioning, std::span<const Pass> memory,
+                      std::span<const std::optional<Bytes>> budgets);
+
 /// What the plans of those levels need, ascending.
 std::vector<Bytes> front_budgets_on_devices(const Problem&, const Pass& partitioning, std::span<const Pass> memory);
 

@@ -283,7 +283,8 @@ constexpr auto auto_options = options_of<AutoOptions>(place_on_option, homes_opt
 
 std::vector<PartitionOutcome> auto_partition(const Problem& problem, const AutoOptions& options,
                                              std::span<const std::optional<Bytes>> budgets) {
-  return AutoPlacement(problem, options).within(budgets);
+  AutoPlacement search(problem, options);  // refuses
+  return budgets.empty() ? std::vector<PartitionOutcome>{} : search.within(budgets);
 }
 
 }  // namespace
