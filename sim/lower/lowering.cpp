@@ -527,6 +527,7 @@ class Lowering {
     step.work.seconds = within(backprop, op, graph_.source, problem_.platform[here.device], step.work.seconds);
     const std::size_t inputs = used.size();
     bool makes_gradient = false, new_gradient = false;
+    std::vector<std::pair<TensorId, Copy*>> in_place;  // outputs in the place of an input
     for (const TensorId t : op.outputs) {
       if (saving == Saving::nothing && std::ranges::find(op.saved, t) != op.saved.end()) continue;
       const bool gradient = graph_[t].kind == TensorKind::parameter_gradient;
@@ -545,6 +546,7 @@ class Lowering {
           overwritten.push_back(found);
         } else {
           copies_.hold(t, *found, by);
+          if (std::ranges::find(overwritten, found) != overwritten.end()) in_place.emplace_back(t, found);
         }
       }
     }
@@ -558,6 +560,7 @@ class Lowering {
     if (on_device) copies_.compute_on_packed(std::span(used).first(inputs), here.device, step);
     for (const auto& [t, copy] : used) copy->add_makers(step.waits);
     copies_.carry_approximations(op, std::span(used).first(inputs), std::span(used).subspan(inputs));
+    copies_.carry_approximations(op, std::span(used).first(inputs), in_place);
     const StepId issued = on_device && !is_beside ? copies_.add_compute(step, here.device) : copies_.add(step);
     for (const auto& [t, copy] : used) {
       if (!copy->maker) copy->maker = issued;

@@ -17,6 +17,7 @@
 #include "tests/generate/problems.h"
 #include "tests/strategies/values_waiting.h"
 #include "traces/imports/framework_graphs.h"
+#include "traces/trace_file.h"
 
 namespace plimsoll {
 namespace {
@@ -253,6 +254,38 @@ TEST_CASE("compression refuses what it cannot do, and says why", "[compression]"
              Catch::EndsWith("found 'bn+cnov.input'; did you mean 'bn+conv.input'?"));
   CHECK_THAT(complaint("pool(relu=bits)"), Catch::EndsWith("found 'bits'; did you mean 'bit'?"));
   CHECK_THAT(complaint("pool(tensors=layer)"), Catch::EndsWith("found 'layer'"));
+}
+
+// As autograd records cross-entropy: a gradient is filled with zeros, and the backward writes into it.
+TEST_CASE("what an op makes in the place of an input is an approximation where it reads one", "[compression]") {
+  const std::string text = R"({"format": "plimsoll.trace.v1", "kind": "graph", "name": "in_place",
+    "source": {"kind": "computed", "dtype": "fp32"},
+    "tensors": [
+      {"name": "x", "kind": "input", "bytes": 4096, "storage": 0, "shape": [4, 256], "dtype": "fp32"},
+      {"name": "h", "kind": "activation", "bytes": 4096, "storage": 1, "shape": [4, 256], "dtype": "fp32"},
+      {"name": "y", "kind": "activation", "bytes": 4096, "storage": 2, "shape": [4, 256], "dtype": "fp32"},
+      {"name": "zeros", "kind": "gradient", "bytes": 4096, "storage": 3, "shape": [4, 256], "dtype": "fp32"},
+      {"name": "dh", "kind": "gradient", "bytes": 4096, "storage": 3, "shape": [4, 256], "dtype": "fp32"},
+      {"name": "dx", "kind": "gradient", "bytes": 4096, "storage": 4, "shape": [4, 256], "dtype": "fp32"}],
+    "ops": [
+      {"name": "make", "kind": "mul", "phase": "forward", "stage": 0, "time_s": 1.0, "inputs": [0], "outputs": [1]},
+      {"name": "tanh", "kind": "tanh", "phase": "forward", "stage": 0, "time_s": 1.0, "inputs": [1], "outputs": [2]},
+      {"name": "fill", "kind": "fill", "phase": "backward", "stage": 0, "time_s": 1.0, "inputs": [], "outputs": [3]},
+      {"name": "tanh back", "kind": "mul", "phase": "backward", "stage": 0, "time_s": 1.0, "inputs": [1, 2, 3],
+       "outputs": [4], "mutates": [3]},
+      {"name": "make back", "kind": "mul", "phase": "backward", "stage": 0, "time_s": 1.0, "inputs": [4],
+       "outputs": [5]}]})";
+  const Problem problem =
+      problem_of(std::get<Graph>(parse_trace(text, "in_place.json").model), load_platform("ideal"), {});
+  const Plan packed = plan_of(problem, "quantize");
+  CHECK(check(packed.schedule, problem.graph, problem.platform, 1).empty());
+  const auto& buffers = packed.schedule.buffers;
+  const auto is_lossy = [&](const char* name) {
+    return std::ranges::any_of(buffers,
+                               [&](const Buffer& b) { return b.lossy && problem.graph[b.tensor].name == name; });
+  };
+  CHECK((is_lossy("zeros") && is_lossy("dx")));
+  CHECK(!is_lossy("x"));
 }
 
 }  // namespace
