@@ -219,12 +219,14 @@ class PackedTape {
     const TensorId t = unread.tensor;
     if (cannot_pack(unread.codec, graph_, graph_[t]) || !saves(unread.codec, t)) return;
     const std::uint32_t codec = number_of(unread.codec);
-    const auto is_its = [&](const Action& drop) {
-      return drop.form == Form{} && graph_[drop.tensor].storage == graph_[t].storage;
+    const auto is_its = [&](const Action& action) {
+      return action.kind == ActionKind::drop && action.form == Form{} &&
+             graph_[action.tensor].storage == graph_[t].storage;
     };
     const bool dies = std::erase_if(drops_[unread.from], is_its) > 0;
-    pack_after(unread.from, t, codec);
-    if (dies) after_[unread.from].push_back(on_tensor(ActionKind::drop, t));
+    std::vector<Action>& after = after_[unread.from];  // where the value is dropped for a form that is read
+    after.insert(std::ranges::find_if(after, is_its), by_codec(ActionKind::pack, t, codec));
+    if (dies) after.push_back(on_tensor(ActionKind::drop, t));
     before_[unread.until].push_back(by_codec(ActionKind::unpack, t, codec));
     before_[unread.until].push_back(drop_of(t, {Form::Kind::packed, codec}));
     after_[unread.until].push_back(drop_of(t, {Form::Kind::restored, codec}));

@@ -13,6 +13,7 @@
 #include "tests/generate/problems.h"
 #include "tests/strategies/values_waiting.h"
 #include "traces/imports/framework_graphs.h"
+#include "traces/trace_file.h"
 
 namespace plimsoll {
 namespace {
@@ -76,6 +77,40 @@ TEST_CASE("Mesa keeps a byte for every value that a layer reads, and both sides 
   const std::int64_t kept = layers * (11 + 2);       // norms 2, linears 4, q, k, v and scores, gelu 1, softmax 2
   const std::int64_t last = batch * tokens * width;  // the last norm's input, and what the last linear layer reads
   CHECK(waiting.packed == Bytes{values + 2 * last + (kept + 2 - 0) * 8 * heads});
+}
+
+// As a recorded model has it that ends with a ReLU and a softmax.
+TEST_CASE("Mesa keeps what is between a ReLU and a softmax for both, packed before it is dropped", "[compression]") {
+  const Trace trace = parse_trace(R"({
+    "format": "plimsoll.trace.v1", "kind": "graph", "name": "relu_and_softmax",
+    "tensors": [
+      {"name": "x", "kind": "input", "bytes": 8192, "shape": [64, 32]},
+      {"name": "w", "kind": "parameter", "bytes": 4096, "shape": [32, 32]},
+      {"name": "m", "kind": "activation", "bytes": 8192, "shape": [64, 32]},
+      {"name": "a", "kind": "activation", "bytes": 8192, "shape": [64, 32]},
+      {"name": "b", "kind": "activation", "bytes": 8192, "shape": [64, 32]},
+      {"name": "db", "kind": "gradient", "bytes": 8192, "shape": [64, 32]},
+      {"name": "da", "kind": "gradient", "bytes": 8192, "shape": [64, 32]},
+      {"name": "dm", "kind": "gradient", "bytes": 8192, "shape": [64, 32]},
+      {"name": "dw", "kind": "parameter_gradient", "bytes": 4096, "shape": [32, 32]}],
+    "ops": [
+      {"name": "mm", "kind": "mm", "phase": "forward", "flops": 1, "bytes": 1, "inputs": [0, 1], "outputs": [2]},
+      {"name": "relu", "kind": "relu", "phase": "forward", "flops": 1, "bytes": 1, "inputs": [2], "outputs": [3]},
+      {"name": "softmax", "kind": "_softmax", "phase": "forward", "flops": 1, "bytes": 1,
+       "inputs": [3], "outputs": [4]},
+      {"name": "loss", "kind": "mul", "phase": "backward", "flops": 1, "bytes": 1, "inputs": [4], "outputs": [5]},
+      {"name": "softmax_back", "kind": "_softmax_backward_data", "phase": "backward", "flops": 1, "bytes": 1,
+       "inputs": [5, 4], "outputs": [6]},
+      {"name": "relu_back", "kind": "threshold_backward", "phase": "backward", "flops": 1, "bytes": 1,
+       "inputs": [6, 3], "outputs": [7]},
+      {"name": "mm_w", "kind": "mm", "phase": "backward", "flops": 1, "bytes": 1, "inputs": [7, 0], "outputs": [8]}]
+  })",
+                                  "relu_and_softmax.json");
+  const Problem problem = problem_of(std::get<Graph>(trace.model), load_platform("h200"));
+  const ValuesWaiting waiting = waiting_after_forward(problem, plan_by(problem, "mesa").schedule);
+  const std::int64_t packed = 64 * 32 + 8;    // a byte each, a range and a minimum
+  CHECK(waiting.packed.count == 3 * packed);  // the ReLU's output, and both sides of the softmax
+  CHECK(waiting.plain.count == 8192);         // the loss reads the last
 }
 
 TEST_CASE("a step of a derivative takes its bits, and nothing else changes", "[compression]") {
