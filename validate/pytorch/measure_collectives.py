@@ -15,7 +15,6 @@ import datetime
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 
@@ -24,11 +23,12 @@ from plimsoll.trace import exporter
 try:
     import torch
     import torch.distributed as dist
+
+    import measured_ranks
 except ModuleNotFoundError as missing:
     print(f"measure_collectives.py: {sys.executable} has no {missing.name} (Debian: apt-get install python3-torch, then /usr/bin/python3)", file=sys.stderr)
     sys.exit(2)
 
-RANK = "PLIMSOLL_MEASURED_RANK"
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
@@ -45,8 +45,8 @@ def command_line():
 
 def main(arguments):
     try:
-        if RANK in os.environ:
-            return run_rank(*arguments)
+        if measured_ranks.is_one():
+            return measured_ranks.answer(arguments, of_rank)
         options = command_line().parse_args(arguments)
         if options.ranks < 2:
             raise exporter.UsageError("--ranks: expected at least 2, found 1")
@@ -88,21 +88,8 @@ def hop_of(rows):
 
 def measured(options):
     os.makedirs(options.output, exist_ok=True)
-    given, store = (os.path.abspath(os.path.join(options.output, f"{name}_{os.getpid()}")) for name in ("task", "ranks"))
-    results = [os.path.join(options.output, f"rank_{rank}.json") for rank in range(options.ranks)]
-    with open(given, "w", encoding="utf-8") as file:
-        json.dump({"ranks": options.ranks, "device": options.device, "sizes": sizes_up_to(options.largest, options.ranks), "rounds": options.rounds}, file)
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    running = [subprocess.Popen([sys.executable, os.path.abspath(__file__), given, result, store], env=environment | {RANK: str(rank)})
-               for rank, result in enumerate(results)]
-    codes = [one.wait() for one in running]
-    if any(codes):
-        raise exporter.MeasurementError(f"the ranks ended with exit codes {codes}")
-    found = slowest([json.load(open(result, encoding="utf-8")) for result in results])
-    for path in (given, store, *results):
-        if os.path.exists(path):
-            os.remove(path)
+    task = {"ranks": options.ranks, "device": options.device, "sizes": sizes_up_to(options.largest, options.ranks), "rounds": options.rounds}
+    found = slowest(measured_ranks.answers(__file__, task, options.output, os.environ | {"OMP_NUM_THREADS": "1"}))
     latency, rate = hop_of(found["hops"])
     for row in found["rows"]:
         row["predicted_s"] = ring_seconds(row["operation"], row["bytes"], options.ranks, latency, rate)
@@ -141,23 +128,13 @@ def table(result):
 
 # --- a rank -------------------------------------------------------------------------------------------------------------------------------------
 
-def run_rank(given, result, store):
-    task, rank = json.load(open(given, encoding="utf-8")), int(os.environ[RANK])
-    torch.set_num_threads(1)
+def of_rank(task, rank):
     device = torch.device("cuda", rank) if task["device"] == "cuda" else torch.device("cpu")
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", init_method=f"file://{store}", rank=rank, world_size=task["ranks"])
     calls, how = calls_of(rank, task["ranks"], device)
     rows = [{"operation": operation, "bytes": size, "seconds": seconds_of(calls[operation](size), task["rounds"], device)}
             for operation in OPERATIONS for size in task["sizes"]]
     hops = [{"bytes": size, "seconds": seconds_of(calls["hop"](size), task["rounds"], device)} for size in (64, task["sizes"][-1] // task["ranks"])]
-    found = {"backend": dist.get_backend(), "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU", "reduce_scatter": how, "hops": hops, "rows": rows}
-    dist.barrier()
-    dist.destroy_process_group()
-    with open(result, "w", encoding="utf-8") as file:
-        json.dump(found, file)
-    return 0
+    return {"backend": dist.get_backend(), "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU", "reduce_scatter": how, "hops": hops, "rows": rows}
 
 
 def calls_of(rank, ranks, device):

@@ -13,10 +13,10 @@ import datetime
 import gc
 import json
 import os
-import subprocess
 import sys
 
 import measure
+import measured_ranks
 
 from plimsoll.trace import exporter
 
@@ -26,7 +26,6 @@ from plimsoll.torch import Refused, apply
 from plimsoll.torch.sharded import Sharded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RANK = "PLIMSOLL_MEASURED_RANK"
 
 
 def command_line():
@@ -44,8 +43,8 @@ def command_line():
 
 def main(arguments):
     try:
-        if RANK in os.environ:
-            return run_rank(*arguments)
+        if measured_ranks.is_one():
+            return measured_ranks.answer(arguments, rows_of_rank)
         options = command_line().parse_args(arguments)
         if not os.access(options.program, os.X_OK):
             raise exporter.UsageError(f"--program {options.program}: no such program; './dev build' makes it")
@@ -83,32 +82,16 @@ def of_model(options, model):
         plans = [plan | {"file": os.path.join(folder, plan["file"])} for plan in json.load(file)["plans"]]
     reference = model if ":" in model else f"{os.path.join(HERE, 'models.py')}:{model}"
     task = {"model": reference, "batch": options.batch, "device": "cpu", "dtype": "fp32", "amp": None, "plans": plans, "ranks": options.ranks}
-    given, store = os.path.join(folder, "sharded_task.json"), os.path.join(folder, f"{os.getpid()}.ranks")
-    with open(given, "w", encoding="utf-8") as file:
-        json.dump(task, file)
-    environment = measure.environment_of_runs("cpu") | {"GLOO_SOCKET_IFNAME": "lo"}
-    results = [os.path.join(folder, f"sharded_{rank}.json") for rank in range(options.ranks)]
-    running = [subprocess.Popen([sys.executable, os.path.abspath(__file__), given, result, store], env=environment | {RANK: str(rank)})
-               for rank, result in enumerate(results)]
-    codes = [one.wait() for one in running]
-    if any(codes):
-        raise exporter.MeasurementError(f"{model}: the ranks ended with exit codes {codes}")
-    return [{"model": name} | row for result in results for row in json.load(open(result, encoding="utf-8"))]
+    found = measured_ranks.answers(__file__, task, folder, measure.environment_of_runs("cpu"))
+    return [{"model": name} | row for rows in found for row in rows]
 
 
 # --- a rank, in a process of its own with the counter loaded --------------------------------------------------------------------------------
 
-def run_rank(given, result, store):
+def rows_of_rank(task, rank):
     from plimsoll.trace.live_bytes import counter_for
     exporter.leave_no_preload()
-    task, rank = json.load(open(given, encoding="utf-8")), int(os.environ[RANK])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{os.path.abspath(store)}", rank=rank, world_size=task["ranks"])
-    rows = [row_of(task, rank, of, ahead, counter_for("cpu")) for of in task["plans"] for ahead in (0, 1)]
-    dist.destroy_process_group()
-    with open(result, "w", encoding="utf-8") as file:
-        json.dump(rows, file)
-    return 0
+    return [row_of(task, rank, of, ahead, counter_for("cpu")) for of in task["plans"] for ahead in (0, 1)]
 
 
 def row_of(task, rank, of, ahead, counter):

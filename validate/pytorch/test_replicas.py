@@ -5,7 +5,6 @@
 """
 
 import copy
-import tempfile
 import unittest
 
 import left_out
@@ -33,43 +32,11 @@ torch.set_num_threads(1)
 
 def trained_as_by_ddp(rank):
     """[name of what differs from plain training under DistributedDataParallel, bit for bit], and how many things were compared."""
-    differs, compared = [], 0
+    found = processes.Differences()
     for name, sequence in (("gpt", "segments of 2"), ("resnet18", "recompute all"), ("unet", "offload segments"), ("gpt", "in one call")):
-        steps = hand_plans.SEQUENCES["store all" if sequence == "in one call" else sequence]
-        model, plan, loss, inputs, targets = hand_plans.planned(name, steps)
-        if sequence == "in one call":
-            plan = plan | {"backward": "in_one_call"}
-        if rank:  # parameters and buffers come from the first rank
-            with torch.no_grad():
-                for tensor in model.parameters():
-                    tensor.mul_(0.5)
-        other = DistributedDataParallel(copy.deepcopy(model))
-        step = apply(model, plan, loss=loss, replicas=Replicas(bucket_bytes=1 << 18))
-        optimizers = [torch.optim.SGD(one.parameters(), 0.01, momentum=0.9) for one in (other, model)]
-        x, y = processes.part_of(inputs, rank), processes.part_of(targets, rank)
-        for iteration in range(2):
-            values = []
-            for train in (lambda: plainly(other, loss, x, y), lambda: step(x, y)):
-                torch.manual_seed(iteration)
-                values.append(train())
-            compared += 1
-            differs += [] if torch.equal(*values) else [f"{name}: loss"]
-            for (of, p), q in zip(other.module.named_parameters(), model.parameters()):
-                compared += 1
-                differs += [] if (p.grad is None) == (q.grad is None) and (p.grad is None or torch.equal(p.grad, q.grad)) else [f"{name}: gradient of {of}"]
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-        for (of, p), q in zip(other.module.state_dict().items(), model.state_dict().values()):
-            compared += 1
-            differs += [] if torch.equal(p, q) else [f"{name}: {of}"]
-    return differs, compared
-
-
-def plainly(model, loss, x, y):
-    value = loss(model(x), y)
-    value.backward()
-    return value.detach()
+        found.beside_ddp(rank, name, sequence, {"replicas": Replicas(bucket_bytes=1 << 18)},
+                         lambda parameters: torch.optim.SGD(parameters, 0.01, momentum=0.9))
+    return found.names, found.compared
 
 
 def accumulated(rank):
@@ -78,7 +45,7 @@ def accumulated(rank):
     other = DistributedDataParallel(copy.deepcopy(model))
     replicas = Replicas()
     step = apply(model, plan, loss=loss, replicas=replicas)
-    for train, no_sync in ((lambda: plainly(other, loss, processes.part_of(inputs, rank), processes.part_of(targets, rank)), other.no_sync),
+    for train, no_sync in ((lambda: processes.plainly(other, loss, processes.part_of(inputs, rank), processes.part_of(targets, rank)), other.no_sync),
                            (lambda: step(processes.part_of(inputs, rank), processes.part_of(targets, rank)), replicas.no_sync)):
         torch.manual_seed(3)
         with no_sync():
@@ -125,9 +92,8 @@ def by_other_plans(rank):
     plan = hand_plans.plan_of(staged, hand_plans.store_all(len(staged.stages)), [0] * len(staged.stages))
     apply(model, plan, loss=models.mean_square, replicas=True)(inputs)
     models.mean_square(other(**inputs)).backward()
-    same = [(p.grad is None) == (q.grad is None) and (p.grad is None or torch.equal(p.grad, q.grad))
-            for p, q in zip(other.parameters(), model.parameters())]
-    return all(same), [name for name, p in model.named_parameters() if p.grad is None]
+    same = all(processes.same(p.grad, q.grad) for p, q in zip(other.parameters(), model.parameters()))
+    return same, [name for name, p in model.named_parameters() if p.grad is None]
 
 
 def refused(rank):
@@ -178,17 +144,7 @@ class TwoProcesses(unittest.TestCase):
             self.assertEqual(why_outside, "replicas: rank 1 is not in the group: only its ranks train the model" if rank else "")
 
 
-class OneProcess(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        processes.join(0, 1, cls.folder.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        dist.destroy_process_group()
-        cls.folder.cleanup()
-
+class OneProcess(processes.OneProcess):
     def planned(self, **options):
         torch.manual_seed(0)
         model = nn.Sequential(*[nn.Sequential(nn.Linear(100, 100), nn.Tanh()) for _ in range(4)])
@@ -232,7 +188,7 @@ class OneProcess(unittest.TestCase):
         expected, found = copy.deepcopy(model), step(x)
         for parameter in [*expected.parameters(), *model.parameters()]:
             parameter.grad = None
-        self.assertTrue(torch.equal(found, plainly(expected, models.mean_square, x, None)))
+        self.assertTrue(torch.equal(found, processes.plainly(expected, models.mean_square, x, None)))
         step(x)
         self.assertTrue(all(torch.equal(p.grad, q.grad) for p, q in zip(expected.parameters(), model.parameters())))
 

@@ -6,7 +6,6 @@ Python has no torch.
 """
 
 import copy
-import tempfile
 import unittest
 
 import left_out
@@ -14,7 +13,6 @@ from turns import eleventh
 
 try:
     import torch
-    import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
@@ -34,19 +32,9 @@ torch.set_num_threads(1)
 # --- what a rank does ---------------------------------------------------------------------------------------------------------------------
 
 
-def plainly(model, loss, x, y, share=1):
-    value = loss(model(x), y)
-    (value / share).backward()
-    return value.detach()
-
-
 def part_of_rank(tensor, rank):
     each = -(-tensor.numel() // processes.RANKS)
     return tensor.reshape(-1)[rank * each : (rank + 1) * each]
-
-
-def same(a, b):
-    return (a is None) == (b is None) and (a is None or torch.equal(a, b))
 
 
 CASES = (("gpt", "segments of 2", 1), ("resnet18", "segments of 3", 0), ("unet", "offload segments", 2), ("gpt", "in one call", 1))
@@ -54,40 +42,12 @@ CASES = (("gpt", "segments of 2", 1), ("resnet18", "segments of 3", 0), ("unet",
 
 def trained_as_by_ddp(rank):
     """[name of what differs from plain training under DistributedDataParallel, bit for bit], and how many things were compared."""
-    differs, compared = [], 0
+    found = processes.Differences()
     for name, sequence, ahead in CASES:
-        steps = hand_plans.SEQUENCES["store all" if sequence == "in one call" else sequence]
-        model, plan, loss, inputs, targets = hand_plans.planned(name, steps)
-        if sequence == "in one call":
-            plan = plan | {"backward": "in_one_call"}
-        if rank:  # parameters and buffers come from the first rank
-            with torch.no_grad():
-                for tensor in model.parameters():
-                    tensor.mul_(0.5)
-        other = DistributedDataParallel(copy.deepcopy(model), broadcast_buffers=False)
         sharded = Sharded(ahead=ahead)
-        step = apply(model, plan, loss=loss, sharded=sharded)
-        optimizers = [torch.optim.Adam(one.parameters(), 0.01) for one in (other, model)]
-        x, y = processes.part_of(inputs, rank), processes.part_of(targets, rank)
-        for iteration in range(2 if name == "gpt" else 1):
-            values = []
-            for train in (lambda: plainly(other, loss, x, y), lambda: step(x, y)):
-                torch.manual_seed(iteration)
-                values.append(train())
-            compared += 1
-            differs += [] if torch.equal(*values) else [f"{name}: loss"]
-            for (of, p), q in zip(other.module.named_parameters(), model.parameters()):
-                compared += 1
-                gradient = None if p.grad is None else part_of_rank(p.grad, rank)
-                differs += [] if same(gradient, q.grad) else [f"{name}: gradient of {of}"]
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-        with sharded.whole():
-            for (of, p), q in zip(other.module.state_dict().items(), model.state_dict().values()):
-                compared += 1
-                differs += [] if torch.equal(p, q) else [f"{name}: {of}"]
-    return differs, compared
+        found.beside_ddp(rank, name, sequence, {"sharded": sharded}, lambda parameters: torch.optim.Adam(parameters, 0.01),
+                         iterations=2 if name == "gpt" else 1, part=lambda tensor: part_of_rank(tensor, rank), whole=sharded.whole)
+    return found.names, found.compared
 
 
 def trained_as_by_fsdp2(rank):
@@ -95,7 +55,7 @@ def trained_as_by_fsdp2(rank):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     give_streams()
-    differs, compared = [], 0
+    found = processes.Differences()
     for name, sequence, ahead in CASES[:3]:
         model, plan, loss, inputs, targets = hand_plans.planned(name, hand_plans.SEQUENCES[sequence])
         other = copy.deepcopy(model)
@@ -109,20 +69,18 @@ def trained_as_by_fsdp2(rank):
         for iteration in range(2):
             values = []
             # gloo sums where fully_shard asks it for the mean
-            for train in (lambda: plainly(other, loss, x, y, processes.RANKS), lambda: step(x, y)):
+            for train in (lambda: processes.plainly(other, loss, x, y, processes.RANKS), lambda: step(x, y)):
                 torch.manual_seed(iteration)
                 values.append(train())
-            compared += 1
-            differs += [] if torch.equal(*values) else [f"{name}: loss"]
+            found.compare(f"{name}: loss", *values)
             for optimizer in optimizers:
                 optimizer.step()
             for (of, p), q in zip(other.named_parameters(), model.parameters()):
-                compared += 2
-                differs += [] if torch.equal(part_of_rank(p.grad.full_tensor(), rank), q.grad) else [f"{name}: gradient of {of}"]
-                differs += [] if torch.equal(part_of_rank(p.full_tensor(), rank), q) else [f"{name}: {of}"]
+                found.compare(f"{name}: gradient of {of}", part_of_rank(p.grad.full_tensor(), rank), q.grad)
+                found.compare(f"{name}: {of}", part_of_rank(p.full_tensor(), rank), q)
             for optimizer in optimizers:
                 optimizer.zero_grad(set_to_none=True)
-    return differs, compared
+    return found.names, found.compared
 
 
 def give_streams():
@@ -169,7 +127,7 @@ def accumulated(rank):
             for k, p in enumerate(other.parameters()):
                 sums[k] = p.grad if sums[k] is None else sums[k] + p.grad
                 p.grad = None
-    return [same(None if total is None else part_of_rank(total, rank), p.grad) for total, p in zip(sums, model.parameters())]
+    return [processes.same(None if total is None else part_of_rank(total, rank), p.grad) for total, p in zip(sums, model.parameters())]
 
 
 def clipped(rank):
@@ -178,7 +136,7 @@ def clipped(rank):
     other = DistributedDataParallel(copy.deepcopy(model))
     sharded = Sharded(ahead=0)
     apply(model, plan, loss=models.mean_square, sharded=sharded)(x + rank)
-    plainly(other, models.mean_square, x + rank, None)
+    processes.plainly(other, models.mean_square, x + rank, None)
     norms = [sharded.clip_grad_norm_(1e-3), nn.utils.clip_grad_norm_(other.parameters(), 1e-3)]
     far = [float((part_of_rank(p.grad, rank) - q.grad).abs().max() / p.grad.abs().max()) for p, q in zip(other.parameters(), model.parameters())]
     return max(*far, abs(float(norms[0] / norms[1]) - 1))
@@ -250,17 +208,7 @@ class TwoProcesses(unittest.TestCase):
 LAYER = 4 * 10_100  # bytes
 
 
-class OneProcess(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        processes.join(0, 1, cls.folder.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        dist.destroy_process_group()
-        cls.folder.cleanup()
-
+class OneProcess(processes.OneProcess):
     def gathered(self, ahead, sequence=hand_plans.store_all):
         """[(action, stage, layers that are gathered, layers' gradients that are under way)] at the beginning of each action, before it gathers its own."""
         model, plan, x = planned_layers(sequence=sequence)
