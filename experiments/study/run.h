@@ -56,6 +56,8 @@ struct Question {
   AllocatorChoice allocator{};
   Within within = Within::live;
   Transfers transfers = Transfers::link;  ///< of what is simulated; plans are made for `link`
+
+  friend bool operator==(const Question&, const Question&) = default;
 };
 
 /// How a framework is told to run what the answer chooses: arguments or a file, in lines.

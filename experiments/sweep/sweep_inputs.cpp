@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -137,6 +138,7 @@ void judge_before_plans(const Problem& problem, std::span<const Pass> passes) {
     const std::optional<Bytes> unlimited;
     judge_on_devices(problem, *partitioning, memory, std::span(&unlimited, is_by_rule(*partitioning) ? 1 : 0));
   }
+  if (memory.empty()) return;
   Problem once = problem;
   once.micro_batches = 1;
   for (const Pass& pass : memory) judge_memory(once, pass, partitioning != passes.end());
@@ -170,13 +172,29 @@ SweepInputs::SweepInputs(const ExperimentFile& file) {
       read_files_of(file.experiment.strategies[s]);
     });
   }
+  judged_.reset();
   if (!complaints.empty()) throw InputError(complaints);
+}
+
+const ProblemOutcome& SweepInputs::problem_to_judge(const Question& question) const {
+  const std::span<const Pass> passes = question.strategy.passes;
+  JudgedProblem asked{question, backward_for(passes), inner_for(passes), changes_model(passes), {}};
+  asked.question.strategy = {};
+  const bool is_the_last = judged_ && !asked.is_changed && !judged_->is_changed &&
+                           judged_->backward == asked.backward && judged_->inner == asked.inner &&
+                           judged_->question == asked.question;
+  if (!is_the_last) {
+    judged_.reset();
+    asked.made = problem(question);
+    judged_ = std::make_unique<JudgedProblem>(std::move(asked));
+  }
+  return judged_->made;
 }
 
 template <class Judge>
 GroupRefusal SweepInputs::refused(const Question& question, Judge judge_problem) const {
   try {
-    const ProblemOutcome made = problem(question);
+    const ProblemOutcome& made = problem_to_judge(question);
     if (const std::string* why = std::get_if<std::string>(&made)) return {*why, false};
     judge_problem(std::get<Problem>(made));
   } catch (const InputError& error) {

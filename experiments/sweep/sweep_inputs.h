@@ -58,6 +58,17 @@ class SweepInputs {
   /// By the model and the strategy alone.
   GroupRefusal refusal_of_model(const Question&) const;
 
+  /// The problem that the last question was about, which the next one may be about too: a copy of a large graph takes
+  /// longer than to judge it.
+  struct JudgedProblem {
+    Question question;  ///< without its strategy
+    Backward backward;
+    Inner inner;
+    bool is_changed;  ///< by the strategy
+    ProblemOutcome made;
+  };
+  const ProblemOutcome& problem_to_judge(const Question&) const;
+
   /// By whom judges the problem.
   template <class Judge>
   GroupRefusal refused(const Question&, Judge) const;
@@ -66,6 +77,7 @@ class SweepInputs {
   std::vector<std::string> networks_;    // by reference
   std::map<std::string, Platform> platforms_;
   Json digests_ = Json::object();
+  mutable std::unique_ptr<JudgedProblem> judged_;
 };
 
 }  // namespace plimsoll
