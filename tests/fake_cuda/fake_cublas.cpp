@@ -9,13 +9,14 @@
 
 #include "tests/fake_cuda/fake_cuda.h"
 #include "validate/cuda/library_error.h"
+#include "validate/networks/bf16.h"
 
 namespace {
 
 struct Product {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   bool has_bias = false;
-  const float* bias = nullptr;
+  const void* bias = nullptr;
 };
 
 struct Layout {
@@ -49,6 +50,14 @@ float number_at(const void* numbers, cudaDataType_t type, std::int64_t i) {
   if (type == CUDA_R_16BF) return std::bit_cast<float>(bits << 16U);
   const float size = std::ldexp(static_cast<float>((bits & 0x3FFU) | 0x400U), static_cast<int>(bits >> 10U & 31U) - 25);
   return (bits & 0x8000U) != 0 ? -size : size;  // of normal numbers
+}
+
+void store(void* numbers, cudaDataType_t type, std::int64_t i, float value) {
+  if (type == CUDA_R_32F) {
+    static_cast<float*>(numbers)[i] = value;
+  } else {
+    static_cast<std::uint16_t*>(numbers)[i] = plimsoll::as_bf16(value).bits;
+  }
 }
 
 /// Column after column, as cuBLAS has it.
@@ -168,8 +177,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   plimsoll::fake::enqueue(stream, [=] {
     std::memset(workspace, 0xFF, workspace_bytes);
     for (std::int64_t m = 0; m < ld.batch; ++m) {
-      if (ld.numbers != CUDA_R_32F) continue;  // results in 16 bits are for timing only
-      float* made = static_cast<float*>(d) + m * ld.stride;
+      if (ld.numbers != CUDA_R_32F && rows * columns * inner > 1U << 20U) continue;  // for timing only
       for (std::int64_t j = 0; j < static_cast<std::int64_t>(columns); ++j) {
         for (std::int64_t i = 0; i < static_cast<std::int64_t>(rows); ++i) {
           double sum = 0;
@@ -177,7 +185,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
             sum +=
                 double{at(a, m * la.stride, la, product.a, i, k)} * double{at(b, m * lb.stride, lb, product.b, k, j)};
           }
-          made[j * ld.leading + i] = scale * static_cast<float>(sum) + (product.has_bias ? product.bias[i] : 0);
+          const float bias = product.has_bias ? number_at(product.bias, ld.numbers, i) : 0;  // of the result's type
+          store(d, ld.numbers, m * ld.stride + j * ld.leading + i, scale * static_cast<float>(sum) + bias);
         }
       }
     }

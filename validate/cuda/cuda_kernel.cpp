@@ -2,6 +2,7 @@
 
 #include "sim/core/op_kind.h"
 #include "validate/cuda/kernel_makers.h"
+#include "validate/cuda/narrow_kernels.h"
 
 namespace plimsoll {
 namespace {
@@ -75,8 +76,10 @@ static_assert(has_every_kind(cuda_rows), "a kind of op has no row, or its row is
 
 std::optional<CudaKernel> make_cuda_kernel(const Graph& graph, const Op& op, const Libraries& libraries) {
   const std::optional<OpKind> kind = network_kind(op.kind);
-  if (!kind || reads_or_makes_bf16(graph, op)) return std::nullopt;
-  return row_of(cuda_rows, *kind).make(graph, op, libraries);
+  if (!kind) return std::nullopt;
+  const auto make = row_of(cuda_rows, *kind).make;
+  if (reads_or_makes_bf16(graph, op)) return narrow_cuda_kernel(graph, op, libraries, make);
+  return make(graph, op, libraries);
 }
 
 }  // namespace plimsoll

@@ -29,6 +29,16 @@ void relu_gradient(const float* y, const float* dy, float* dx, std::int64_t n, c
 void gelu(const float* x, float* y, std::int64_t n, cudaStream_t);
 void gelu_gradient(const float* x, const float* dy, float* dx, std::int64_t n, cudaStream_t);
 void add(const float* a, const float* b, float* sum, std::int64_t n, cudaStream_t);
+/// The same of bf16, computed in fp32 and rounded once.
+void relu(const Bf16* x, Bf16* y, std::int64_t n, cudaStream_t);
+void relu_gradient(const Bf16* y, const Bf16* dy, Bf16* dx, std::int64_t n, cudaStream_t);
+void gelu(const Bf16* x, Bf16* y, std::int64_t n, cudaStream_t);
+void gelu_gradient(const Bf16* x, const Bf16* dy, Bf16* dx, std::int64_t n, cudaStream_t);
+void add(const Bf16* a, const Bf16* b, Bf16* sum, std::int64_t n, cudaStream_t);
+void widen(const Bf16* x, std::int64_t n, float* y, cudaStream_t);
+void narrow(const float* x, std::int64_t n, Bf16* y, cudaStream_t);
+/// To bf16 and back.
+void round_numbers(const float* x, std::int64_t n, float* y, cudaStream_t);
 void accumulate(float* sum, const float* part, std::int64_t n, cudaStream_t);
 void mask_scores(float* scores, std::int64_t rows, std::int64_t sequence, cudaStream_t);
 void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y, cudaStream_t);
@@ -42,6 +52,7 @@ void adam(float* w, const float* g, float* m, float* v, std::int64_t n, cudaStre
 // --- normalization.cu: statistics are found anew from x each time; `scratch` as large as they say
 std::int64_t column_sums_scratch(RowSizes);  ///< bytes, as all of these
 void column_sums(const float* x, RowSizes, void* scratch, float* sums, cudaStream_t);
+void column_sums(const Bf16* x, RowSizes, void* scratch, float* sums, cudaStream_t);
 
 std::int64_t column_norm_scratch(RowSizes);
 /// `running`: statistics to move along, or null.

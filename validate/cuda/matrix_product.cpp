@@ -40,9 +40,10 @@ Preference preference_of(const ProductShape& shape) {
 }  // namespace
 
 /// cuBLASLt stores column after column: what we store is the transpose of what it sees.
-MatrixProduct::Layout MatrixProduct::layout_of(const StoredMatrix& m, const ProductShape& shape) {
+MatrixProduct::Layout MatrixProduct::layout_of(const StoredMatrix& m, const ProductShape& shape,
+                                               cudaDataType_t numbers) {
   cublasLtMatrixLayout_t made = nullptr;
-  CUDA_CHECK(cublasLtMatrixLayoutCreate(&made, shape.numbers, static_cast<std::uint64_t>(m.columns),
+  CUDA_CHECK(cublasLtMatrixLayoutCreate(&made, numbers, static_cast<std::uint64_t>(m.columns),
                                         static_cast<std::uint64_t>(m.rows), m.leading));
   Layout layout(made);
   set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(shape.batch));
@@ -52,14 +53,14 @@ MatrixProduct::Layout MatrixProduct::layout_of(const StoredMatrix& m, const Prod
 
 /// c = a b by rows is c^T = b^T a^T by columns: its first factor is our second.
 MatrixProduct::MatrixProduct(const ProductShape& shape, const Libraries& libraries)
-    : a_(layout_of(shape.a, shape)),
-      b_(layout_of(shape.b, shape)),
-      c_(layout_of(shape.c, shape)),
+    : a_(layout_of(shape.a, shape, shape.numbers)),
+      b_(layout_of(shape.b, shape, shape.numbers)),
+      c_(layout_of(shape.c, shape, shape.made.value_or(shape.numbers))),
       alpha_(shape.alpha),
       has_bias_(shape.has_bias) {
   cublasLtMatmulDesc_t made = nullptr;
-  CUDA_CHECK(
-      cublasLtMatmulDescCreate(&made, libraries.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  const bool rounds = libraries.tf32 && shape.numbers == CUDA_R_32F;
+  CUDA_CHECK(cublasLtMatmulDescCreate(&made, rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   desc_ = Desc(made);
   set(made, CUBLASLT_MATMUL_DESC_TRANSA, shape.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(made, CUBLASLT_MATMUL_DESC_TRANSB, shape.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -85,9 +86,9 @@ MatrixProduct::MatrixProduct(const ProductShape& shape, const Libraries& librari
                   std::to_string(shape.c.columns) + " numbers");
 }
 
-void MatrixProduct::run(const void* a, const void* b, void* c, const float* bias, void* scratch,
+void MatrixProduct::run(const void* a, const void* b, void* c, const void* bias, void* scratch,
                         const Queue& queue) const {
-  if (has_bias_) set(*desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
+  if (has_bias_) set(*desc_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const float beta = 0;
   CUDA_CHECK(cublasLtMatmul(queue.blas, *desc_, &alpha_, b, *b_, a, *a_, &beta, c, *c_, c, *c_, &algorithm_,
                             workspace_in(scratch), static_cast<std::size_t>(workspace_.count), queue.stream));

@@ -1,6 +1,8 @@
 #pragma once
 // A product of matrices with cuBLASLt: the algorithm is chosen once, and with it the workspace.
 
+#include <optional>
+
 #include "validate/cuda/cuda_kernel.h"
 
 namespace plimsoll {
@@ -17,22 +19,23 @@ struct ProductShape {
   StoredMatrix a, b, c;  ///< c = alpha a b
   std::int64_t batch = 1;
   float alpha = 1;
-  bool has_bias = false;                ///< a row that is added to every row of c
-  cudaDataType_t numbers = CUDA_R_32F;  ///< of a, b and c; sums are fp32
+  bool has_bias = false;                    ///< a row that is added to every row of c
+  cudaDataType_t numbers = CUDA_R_32F;      ///< of a, b and the bias; sums are fp32
+  std::optional<cudaDataType_t> made = {};  ///< of c, where that is another
 };
 
 class MatrixProduct {
  public:
   MatrixProduct(const ProductShape&, const Libraries&);
 
-  void run(const void* a, const void* b, void* c, const float* bias, void* scratch, const Queue&) const;
+  void run(const void* a, const void* b, void* c, const void* bias, void* scratch, const Queue&) const;
   Bytes scratch() const { return scratch_for(workspace_); }
 
  private:
   using Desc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
   using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 
-  static Layout layout_of(const StoredMatrix&, const ProductShape&);
+  static Layout layout_of(const StoredMatrix&, const ProductShape&, cudaDataType_t);
 
   Desc desc_;
   Layout a_, b_, c_;

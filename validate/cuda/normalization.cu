@@ -95,10 +95,11 @@ struct ColumnScratch {
         variance(mean + s.columns) {}
 };
 
+template <class Number>
 struct SumOf {
-  const float* x;
+  const Number* x;
   std::int64_t columns;
-  __device__ Terms operator()(std::int64_t r, std::int64_t c) const { return {x[r * columns + c], 0}; }
+  __device__ Terms operator()(std::int64_t r, std::int64_t c) const { return {as_float(x[r * columns + c]), 0}; }
 };
 struct SquareOf {
   const float *x, *mean;
@@ -149,7 +150,7 @@ struct StoreWeightGradients {
 
 void column_statistics(const float* x, RowSizes s, const ColumnScratch& scratch, cudaStream_t stream) {
   const auto rows = static_cast<float>(s.rows);
-  sum_columns(s, scratch.partials, stream, SumOf{x, s.columns}, StoreMean{scratch.mean, rows});
+  sum_columns(s, scratch.partials, stream, SumOf<float>{x, s.columns}, StoreMean{scratch.mean, rows});
   sum_columns(s, scratch.partials, stream, SquareOf{x, scratch.mean, s.columns}, StoreMean{scratch.variance, rows});
 }
 
@@ -304,7 +305,11 @@ std::int64_t column_sums_scratch(RowSizes s) {
 }
 
 void column_sums(const float* x, RowSizes s, void* scratch, float* sums, cudaStream_t stream) {
-  sum_columns(s, static_cast<Pair*>(scratch), stream, SumOf{x, s.columns}, StoreSum{sums});
+  sum_columns(s, static_cast<Pair*>(scratch), stream, SumOf<float>{x, s.columns}, StoreSum{sums});
+}
+
+void column_sums(const Bf16* x, RowSizes s, void* scratch, float* sums, cudaStream_t stream) {
+  sum_columns(s, static_cast<Pair*>(scratch), stream, SumOf<Bf16>{x, s.columns}, StoreSum{sums});
 }
 
 std::int64_t column_norm_scratch(RowSizes s) {

@@ -21,7 +21,7 @@ float* changed(const Arguments& a, std::size_t i) {
 }
 
 std::int64_t numbers_of(const Graph& graph, const Op& op) {
-  return graph[op.inputs[0]].bytes.count / 4;
+  return number_count(graph[op.inputs[0]]);
 }
 
 RowSizes rows_of(const Graph& graph, const Op& op) {
@@ -34,28 +34,51 @@ RowSizes rows_of(const Graph& graph, const Op& op) {
 
 CudaKernel relu(const Graph& graph, const Op& op, const Libraries&) {
   const std::int64_t n = numbers_of(graph, op);
+  if (is_bf16(graph[op.inputs[0]])) {
+    return plain_kernel(
+        [n](const Arguments& a, cudaStream_t s) { launch::relu(a.in_as<Bf16>(0), a.out_as<Bf16>(), n, s); });
+  }
   return plain_kernel([n](const Arguments& a, cudaStream_t s) { launch::relu(a.in(0), a.out(), n, s); });
 }
 
 CudaKernel relu_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const std::int64_t n = numbers_of(graph, op);
+  if (is_bf16(graph[op.inputs[0]])) {
+    return plain_kernel([n](const Arguments& a, cudaStream_t s) {
+      launch::relu_gradient(a.in_as<Bf16>(0), a.in_as<Bf16>(1), a.out_as<Bf16>(), n, s);
+    });
+  }
   return plain_kernel(
       [n](const Arguments& a, cudaStream_t s) { launch::relu_gradient(a.in(0), a.in(1), a.out(), n, s); });
 }
 
 CudaKernel gelu(const Graph& graph, const Op& op, const Libraries&) {
   const std::int64_t n = numbers_of(graph, op);
+  if (is_bf16(graph[op.inputs[0]])) {
+    return plain_kernel(
+        [n](const Arguments& a, cudaStream_t s) { launch::gelu(a.in_as<Bf16>(0), a.out_as<Bf16>(), n, s); });
+  }
   return plain_kernel([n](const Arguments& a, cudaStream_t s) { launch::gelu(a.in(0), a.out(), n, s); });
 }
 
 CudaKernel gelu_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const std::int64_t n = numbers_of(graph, op);
+  if (is_bf16(graph[op.inputs[0]])) {
+    return plain_kernel([n](const Arguments& a, cudaStream_t s) {
+      launch::gelu_gradient(a.in_as<Bf16>(0), a.in_as<Bf16>(1), a.out_as<Bf16>(), n, s);
+    });
+  }
   return plain_kernel(
       [n](const Arguments& a, cudaStream_t s) { launch::gelu_gradient(a.in(0), a.in(1), a.out(), n, s); });
 }
 
 CudaKernel add(const Graph& graph, const Op& op, const Libraries&) {
   const std::int64_t n = numbers_of(graph, op);
+  if (is_bf16(graph[op.inputs[0]])) {
+    return plain_kernel([n](const Arguments& a, cudaStream_t s) {
+      launch::add(a.in_as<Bf16>(0), a.in_as<Bf16>(1), a.out_as<Bf16>(), n, s);
+    });
+  }
   return plain_kernel([n](const Arguments& a, cudaStream_t s) { launch::add(a.in(0), a.in(1), a.out(), n, s); });
 }
 

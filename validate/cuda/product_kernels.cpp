@@ -7,6 +7,7 @@
 #include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
 #include "validate/cuda/matrix_product.h"
+#include "validate/cuda/narrow_kernels.h"
 #include "validate/networks/network.h"
 
 namespace plimsoll::cuda_kernels {
@@ -22,9 +23,17 @@ std::int64_t rows_of(const Tensor& tensor) {
 
 /// dx = dy W^T; dx may lie in rows of `leading` numbers.
 SharedProduct input_gradient(std::int64_t rows, std::int64_t k, std::int64_t n, std::int64_t leading,
-                             const Libraries& libraries) {
+                             cudaDataType_t numbers, const Libraries& libraries) {
   return std::make_shared<const MatrixProduct>(
-      ProductShape{.a = {rows, n, n}, .b = {k, n, n, true}, .c = {rows, k, leading}}, libraries);
+      ProductShape{.a = {rows, n, n}, .b = {k, n, n, true}, .c = {rows, k, leading}, .numbers = numbers}, libraries);
+}
+
+/// The product of two of the op's inputs.
+CudaKernel of_inputs(const SharedProduct& product, std::size_t first, std::size_t second) {
+  return {[product, first, second](const KernelArguments& a, const Queue& queue) {
+            product->run(a.inputs[first], a.inputs[second], a.outputs[0], nullptr, a.scratch, queue);
+          },
+          product->scratch()};
 }
 
 }  // namespace
@@ -34,62 +43,61 @@ CudaKernel linear(const Graph& graph, const Op& op, const Libraries& libraries) 
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
   const bool turned = attribute_of(op, transposed_attribute).has_value();
   const std::int64_t rows = rows_of(x), k = weight.shape[turned ? 1 : 0], n = weight.shape[turned ? 0 : 1];
-  const StoredMatrix of_weight{weight.shape[0], weight.shape[1], weight.shape[1], turned};
   const bool has_bias = op.inputs.size() > 2;
   const auto product = std::make_shared<const MatrixProduct>(
-      ProductShape{.a = {rows, k, x.shape.back()}, .b = of_weight, .c = {rows, n, n}, .has_bias = has_bias}, libraries);
-  return {[product, has_bias](const KernelArguments& a, const Queue& queue) {
-            product->run(a.in(0), a.in(1), a.out(), has_bias ? a.in(2) : nullptr, a.scratch, queue);
-          },
-          product->scratch()};
+      ProductShape{.a = {rows, k, x.shape.back()},
+                   .b = {weight.shape[0], weight.shape[1], weight.shape[1], turned},
+                   .c = {rows, n, n},
+                   .has_bias = has_bias,
+                   .numbers = number_type(x)},
+      libraries);
+  return with_rounded_parameters(graph, op,
+                                 {[product, has_bias](const KernelArguments& a, const Queue& queue) {
+                                    product->run(a.inputs[0], a.inputs[1], a.outputs[0],
+                                                 has_bias ? a.inputs[2] : nullptr, a.scratch, queue);
+                                  },
+                                  product->scratch()});
 }
 
 /// dx = dy W^T.
 CudaKernel linear_input_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
-  const Tensor& weight = graph[op.inputs[1]];
-  const std::int64_t rows = rows_of(graph[op.inputs[0]]), k = weight.shape[0], n = weight.shape[1];
+  const Tensor &dy = graph[op.inputs[0]], &weight = graph[op.inputs[1]];
+  const std::int64_t rows = rows_of(dy), k = weight.shape[0], n = weight.shape[1];
+  const ProductShape turned{.a = {rows, k, k}, .b = {k, n, n}, .c = {rows, n, n}, .numbers = number_type(dy)};
   const SharedProduct product = attribute_of(op, transposed_attribute)
-                                    ? std::make_shared<const MatrixProduct>(
-                                          ProductShape{.a = {rows, k, k}, .b = {k, n, n}, .c = {rows, n, n}}, libraries)
-                                    : input_gradient(rows, k, n, k, libraries);
-  return {[product](const KernelArguments& a, const Queue& queue) {
-            product->run(a.in(0), a.in(1), a.out(), nullptr, a.scratch, queue);
-          },
-          product->scratch()};
+                                    ? std::make_shared<const MatrixProduct>(turned, libraries)
+                                    : input_gradient(rows, k, n, k, number_type(dy), libraries);
+  return with_rounded_parameters(graph, op, of_inputs(product, 0, 1));
 }
 
-/// dW = x^T dy, db, if there is one, = column sums of dy. x may have more columns than W has rows: then the first are
-/// meant.
+/// dW = x^T dy, db, if there is one, = column sums of dy, all in fp32. x may have more columns than W has rows: then
+/// the first are meant.
 CudaKernel linear_weight_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Tensor &x = graph[op.inputs[0]], &weight = graph[op.outputs[0]];
   const std::int64_t rows = rows_of(x), k = weight.shape[0], n = weight.shape[1];
-  if (attribute_of(op, transposed_attribute)) {
-    const auto turned = std::make_shared<const MatrixProduct>(
-        ProductShape{.a = {rows, k, k, true}, .b = {rows, n, n}, .c = {k, n, n}}, libraries);
-    return {[turned](const KernelArguments& a, const Queue& queue) {
-              turned->run(a.in(1), a.in(0), a.out(0), nullptr, a.scratch, queue);
-            },
-            turned->scratch()};
-  }
-  const auto product = std::make_shared<const MatrixProduct>(
-      ProductShape{.a = {rows, k, x.shape.back(), true}, .b = {rows, n, n}, .c = {k, n, n}}, libraries);
-  if (op.outputs.size() == 1) {
-    return {[product](const KernelArguments& a, const Queue& queue) {
-              product->run(a.in(0), a.in(1), a.out(0), nullptr, a.scratch, queue);
-            },
-            product->scratch()};
-  }
-  return {[product, rows, n](const KernelArguments& a, const Queue& queue) {
-            product->run(a.in(0), a.in(1), a.out(0), nullptr, a.scratch, queue);
-            launch::column_sums(a.in(1), {rows, n}, a.scratch, a.out(1), queue.stream);  // after the product is done
-          },
-          std::max(product->scratch(), Bytes{launch::column_sums_scratch({rows, n})})};
+  const bool turned = attribute_of(op, transposed_attribute).has_value();
+  const auto product =
+      std::make_shared<const MatrixProduct>(ProductShape{.a = {rows, k, turned ? k : x.shape.back(), true},
+                                                         .b = {rows, n, n},
+                                                         .c = {k, n, n},
+                                                         .numbers = number_type(x),
+                                                         .made = CUDA_R_32F},
+                                            libraries);
+  CudaKernel kernel = turned ? of_inputs(product, 1, 0) : of_inputs(product, 0, 1);
+  if (op.outputs.size() == 1) return kernel;
+  kernel.run = [matrix = kernel.run, rows, n, is_narrow = is_bf16(x)](const KernelArguments& a, const Queue& queue) {
+    matrix(a, queue);
+    if (is_narrow) return launch::column_sums(a.in_as<Bf16>(1), {rows, n}, a.scratch, a.out(1), queue.stream);
+    launch::column_sums(a.in(1), {rows, n}, a.scratch, a.out(1), queue.stream);  // after the product is done
+  };
+  kernel.scratch = std::max(kernel.scratch, Bytes{launch::column_sums_scratch({rows, n})});
+  return kernel;
 }
 
 /// Hidden half: dgates W^T; cell half: what reaches the new cell, times the forget gate.
 CudaKernel lstm_state_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const std::int64_t batch = graph[op.inputs[0]].shape[0], width = graph[op.inputs[0]].shape[1] / 4;
-  const SharedProduct product = input_gradient(batch, width, 4 * width, 2 * width, libraries);
+  const SharedProduct product = input_gradient(batch, width, 4 * width, 2 * width, CUDA_R_32F, libraries);
   return {[product, batch, width](const KernelArguments& a, const Queue& queue) {
             product->run(a.in(0), a.in(1), a.out(), nullptr, a.scratch, queue);
             launch::lstm_cell_half(a.in(2), a.in(3), a.in(4), batch, width, a.out(), queue.stream);

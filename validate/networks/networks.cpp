@@ -152,9 +152,6 @@ void check_combination(std::string_view reference, const Settings& s) {
   if (s.view == 0 && s.training.updates != Optimizer::none) {
     throw InputError(located(reference, {}, "updates", "only of view=graph; a chain's updates follow --optimizer"));
   }
-  if (has_narrow_values(s) && s.kernels != 0) {
-    throw InputError(located(reference, {}, "values", "CUDA kernels take fp32; kernels=cpu has bf16"));
-  }
 }
 
 void take_values(std::string_view reference, const Settings& s, Network& network) {
