@@ -59,7 +59,7 @@ if(PLIMSOLL_HAS_CUDA)
   target_include_directories(plimsoll_validate_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
 
   # What issues kernels and copies is compiled once: its tests link it with a made-up runtime and made-up libraries.
-  set(issuing attention_kernels convolution_kernels cuda_error cuda_kernel cuda_machine cuda_rates cuda_replay
+  set(issuing attention_kernels convolution_kernels cuda_error cuda_kernel cuda_machine cuda_network cuda_rates cuda_replay
       decoder_kernels expert_kernels library_places matrix_product narrow_kernels own_kernels product_kernels)
   list(TRANSFORM issuing REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/validate/cuda/\\1.cpp")
   add_library(plimsoll_cuda_issuing OBJECT ${issuing})

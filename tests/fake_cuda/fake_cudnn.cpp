@@ -7,13 +7,16 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "validate/cuda/library_error.h"
 #include "validate/cuda/load_libraries.h"
+#include "validate/reference/elementwise.h"
 #include "validate/reference/formulas.h"
 
 struct cudnnTensorStruct {
   int n = 0, c = 0, h = 0, w = 0;
+  cudnnDataType_t numbers = CUDNN_DATA_FLOAT;
 };
 struct cudnnFilterStruct {
   int k = 0, c = 0, h = 0, w = 0;
+  cudnnDataType_t numbers = CUDNN_DATA_FLOAT;
 };
 struct cudnnConvolutionStruct {
   int pad = 0, stride = 0;
@@ -39,6 +42,40 @@ void every_product(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const
            ((to * w.h + r) * w.w + s) * w.c + from);
     }
   }
+}
+
+std::vector<float> in_fp32(const void* numbers, cudnnDataType_t type, int count) {
+  std::vector<float> wide(static_cast<std::size_t>(count));
+  if (type == CUDNN_DATA_FLOAT) {
+    std::memcpy(wide.data(), numbers, 4 * wide.size());
+  } else {
+    plimsoll::plain::widen(static_cast<const plimsoll::Bf16*>(numbers), count, wide.data());
+  }
+  return wide;
+}
+
+void put(const std::vector<float>& wide, cudnnDataType_t type, void* numbers) {
+  if (type == CUDNN_DATA_FLOAT) {
+    std::memcpy(numbers, wide.data(), 4 * wide.size());
+  } else {
+    plimsoll::plain::narrow(wide.data(), static_cast<std::int64_t>(wide.size()), static_cast<plimsoll::Bf16*>(numbers));
+  }
+}
+
+auto& at(auto& numbers, int i) {
+  return numbers[static_cast<std::size_t>(i)];
+}
+
+int count_of(const cudnnTensorStruct& t) {
+  return t.n * t.c * t.h * t.w;
+}
+int count_of(const cudnnFilterStruct& t) {
+  return t.k * t.c * t.h * t.w;
+}
+
+/// cuDNN's convolutions take one type of numbers.
+bool are_alike(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const cudnnTensorStruct& y) {
+  return x.numbers == w.numbers && x.numbers == y.numbers;
 }
 
 cudaStream_t dnn_stream = nullptr;
@@ -104,9 +141,9 @@ cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t desc) {
   delete desc;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t desc, cudnnTensorFormat_t format, cudnnDataType_t,
-                                         int n, int c, int h, int w) {
-  *desc = {n, c, h, w};
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t desc, cudnnTensorFormat_t format,
+                                         cudnnDataType_t numbers, int n, int c, int h, int w) {
+  *desc = {n, c, h, w, numbers};
   return format == CUDNN_TENSOR_NHWC ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* desc) {
@@ -117,9 +154,9 @@ cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t desc) {
   delete desc;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t desc, cudnnDataType_t, cudnnTensorFormat_t format,
-                                         int k, int c, int h, int w) {
-  *desc = {k, c, h, w};
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t desc, cudnnDataType_t numbers,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w) {
+  *desc = {k, c, h, w, numbers};
   return format == CUDNN_TENSOR_NHWC ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* desc) {
@@ -196,15 +233,16 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void*, cudnnTensorDes
                                       cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t algorithm,
                                       void* workspace, size_t workspace_size, const void*,
                                       cudnnTensorDescriptor_t y_desc, void* y) {
-  if (algorithm != CUDNN_CONVOLUTION_FWD_ALGO_GEMM) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (algorithm != CUDNN_CONVOLUTION_FWD_ALGO_GEMM || !are_alike(*x_desc, *w_desc, *y_desc)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
   note_maths(*convolution);
   plimsoll::fake::enqueue(dnn_stream, [=, tx = *x_desc, tw = *w_desc, c = *convolution, ty = *y_desc] {
     std::memset(workspace, 0xFF, workspace_size);
-    auto* sums = static_cast<float*>(y);
-    std::fill_n(sums, ty.n * ty.h * ty.w * ty.c, 0.0F);
-    every_product(tx, tw, c, ty, [&](int to, int from, int by) {
-      sums[to] += static_cast<const float*>(x)[from] * static_cast<const float*>(w)[by];
-    });
+    const std::vector<float> wide = in_fp32(x, tx.numbers, count_of(tx)), by_w = in_fp32(w, tw.numbers, count_of(tw));
+    std::vector<float> sums(static_cast<std::size_t>(count_of(ty)));
+    every_product(tx, tw, c, ty, [&](int to, int from, int by) { at(sums, to) += at(wide, from) * at(by_w, by); });
+    put(sums, ty.numbers, y);
   });
   return CUDNN_STATUS_SUCCESS;
 }
@@ -214,15 +252,16 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void*, cudnnFilt
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void* workspace,
                                            size_t workspace_size, const void*, cudnnTensorDescriptor_t dx_desc,
                                            void* dx) {
-  if (algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT || !are_alike(*dx_desc, *w_desc, *dy_desc)) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
   note_maths(*convolution);
   plimsoll::fake::enqueue(dnn_stream, [=, tx = *dx_desc, tw = *w_desc, c = *convolution, ty = *dy_desc] {
     std::memset(workspace, 0xFF, workspace_size);
-    auto* sums = static_cast<float*>(dx);
-    std::fill_n(sums, tx.n * tx.h * tx.w * tx.c, 0.0F);
-    every_product(tx, tw, c, ty, [&](int to, int from, int by) {
-      sums[from] += static_cast<const float*>(dy)[to] * static_cast<const float*>(w)[by];
-    });
+    const std::vector<float> wide = in_fp32(dy, ty.numbers, count_of(ty)), by_w = in_fp32(w, tw.numbers, count_of(tw));
+    std::vector<float> sums(static_cast<std::size_t>(count_of(tx)));
+    every_product(tx, tw, c, ty, [&](int to, int from, int by) { at(sums, from) += at(wide, to) * at(by_w, by); });
+    put(sums, tx.numbers, dx);
   });
   return CUDNN_STATUS_SUCCESS;
 }
@@ -232,7 +271,9 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void*, cudnnTe
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void* workspace,
                                              size_t workspace_size, const void*, cudnnFilterDescriptor_t dw_desc,
                                              void* dw) {
-  if (algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT || dw_desc->numbers != CUDNN_DATA_FLOAT) {
+    return CUDNN_STATUS_NOT_SUPPORTED;
+  }
   note_maths(*convolution);
   plimsoll::fake::enqueue(dnn_stream, [=, tx = *x_desc, tw = *dw_desc, c = *convolution, ty = *dy_desc] {
     std::memset(workspace, 0xFF, workspace_size);

@@ -98,6 +98,31 @@ TEST_CASE("a convolution runs in the maths for which its algorithm was offered, 
   }
 }
 
+TEST_CASE("cuDNN convolves pictures in bf16, and makes gradients of weights from fp32 copies", "[fake_cuda]") {
+  for (const char* kind : {"convolution", "convolution_input_gradient", "convolution_weight_gradient"}) {
+    INFO(kind);
+    fake::begin({});
+    OpCase c = op_case(kind);
+    const OpValues values = random_values(c, 3);  // more than enough bytes
+    for (Tensor& tensor : c.graph.tensors) {
+      if (tensor.kind == TensorKind::parameter || tensor.kind == TensorKind::parameter_gradient) continue;
+      tensor.dtype = "bf16";
+      tensor.bytes = Bytes{tensor.bytes.count / 2};
+    }
+    const auto kernel = make_cuda_kernel(c.graph, c.op, {});
+    REQUIRE(kernel);
+    const PlacedValues placed(values);
+    const ScratchPiece scratch(kernel->scratch, 1);
+    KernelArguments arguments = placed.arguments();
+    arguments.scratch = scratch.address();
+    {
+      const OwnedStream stream = new_stream();
+      kernel->run(arguments, {*stream, nullptr, nullptr});
+    }
+    CHECK(fake::maths() == (std::string_view(kind) == "convolution_weight_gradient" ? "F" : "T"));
+  }
+}
+
 TEST_CASE("pinned memory is freed when no stream uses it any more", "[fake_cuda]") {
   for (const RandomCase seed : random_cases(1, 4)) {
     fake::begin({.seed = seed});

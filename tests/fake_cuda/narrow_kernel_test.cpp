@@ -9,9 +9,13 @@
 
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/placed_values.h"
+#include "tests/generate/problems.h"
+#include "tests/training/training.h"
 #include "validate/cpu/cpu_network.h"
-#include "validate/cuda/cuda_kernel.h"
 #include "validate/cuda/cuda_machine.h"
+#include "validate/cuda/cuda_network.h"
+#include "validate/cuda/cuda_replay.h"
+#include "validate/network_model.h"
 #include "validate/networks/bf16.h"
 #include "validate/networks/networks.h"
 
@@ -67,8 +71,8 @@ TEST_CASE("every kind of op in bf16 does what the CPU's kernel does, within its 
   fake::begin({});
   std::set<std::string> kinds;
   for (const std::string network :
-       {"mlp:layers=4,width=24,batch=6,classes=5", "gpt:layers=1,width=16,heads=2,sequence=8,batch=2,vocabulary=20",
-        "gpt:layers=1,width=16,heads=2,sequence=8,batch=2,vocabulary=20,attention=fused",
+       {"mlp:layers=4,width=24,batch=6,classes=5", "gpt:layers=1,width=16,heads=2,sequence=4,batch=1,vocabulary=20",
+        "gpt:layers=1,width=16,heads=2,sequence=4,batch=2,vocabulary=20,attention=fused",
         "resnet:blocks=3,channels=4,picture=16,batch=2,classes=5", "lstm:steps=2,width=8,batch=4,classes=3"}) {
     const CpuNetwork cpu = with_kernels(named_network(network + ",values=bf16,view=graph").network);
     const Graph& graph = cpu.network.graph;
@@ -100,6 +104,48 @@ TEST_CASE("every kind of op in bf16 does what the CPU's kernel does, within its 
     }
   }
   CHECK(kinds.size() > 35);
+}
+
+/// A network with kernels of CUDA, on made-up libraries.
+struct NarrowTraining {
+  CudaNetwork network;
+  Problem problem;
+
+  explicit NarrowTraining(const std::string& reference)
+      : network(with_cuda_kernels(named_network(reference, Optimizer::sgd).network, {})),
+        problem(problem_of(model_of(with_cuda_kernels(named_network(reference).network, {}).network, View::chain),
+                           one_gpu(), {.micro_batches = 2, .optimizer = Optimizer::sgd})) {}
+
+  Replayed run(const Plan& made, std::uint64_t seed) {
+    fake::begin({.seed = seed});
+    CudaMachine machine;
+    const auto plan = replay_plan(problem, made.schedule, network.network, {});
+    REQUIRE(std::holds_alternative<ReplayPlan>(plan));
+    auto outcome = replay_on_cuda(problem, made.schedule, std::get<ReplayPlan>(plan), network, machine,
+                                  Allocation::caching, {.poisons = true, .keeps_values = true});
+    if (const auto* failure = std::get_if<ReplayFailure>(&outcome)) FAIL(failure->what);
+    CHECK(fake::early_uses() == 0);
+    Replayed run = std::move(std::get<Replayed>(outcome));
+    if (made.schedule.streams.size() == 1) CHECK(run.timeline.peaks[0].bytes == made.peak);  // else as streams come
+    return run;
+  }
+};
+
+TEST_CASE("plans of networks in bf16 train with CUDA's kernels as plain training does", "[fake_cuda][eleventh-6]") {
+  for (const std::string reference :
+       {"mlp:layers=3,width=8,batch=4,classes=5", "gpt:layers=1,width=8,heads=1,sequence=2,batch=1,vocabulary=6",
+        "resnet:blocks=1,channels=2,picture=8,batch=2,classes=3", "lstm:steps=2,width=4,batch=2,classes=3"}) {
+    fake::begin({});
+    NarrowTraining training(reference + ",values=bf16");
+    const auto planned_for = [&](const char* spec) { return std::get<Plan>(planned(training.problem, spec)); };
+    const Replayed plain = training.run(planned_for("store_all"), 1);
+    CHECK(plain.values.size() > 2);
+    CHECK(planned_for("full_recompute").schedule.streams.size() == 1);
+    for (const char* spec : {"full_recompute", "save_on_cpu"}) {
+      INFO(reference << ", " << spec);
+      CHECK(differing(training.run(planned_for(spec), 2), plain).empty());
+    }
+  }
 }
 
 }  // namespace

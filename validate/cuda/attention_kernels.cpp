@@ -11,12 +11,18 @@
 #include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
 #include "validate/cuda/matrix_product.h"
+#include "validate/cuda/narrow_kernels.h"
 #include "validate/networks/packing.h"
 
 namespace plimsoll::cuda_kernels {
 namespace {
 
-using Attention = AttentionSizes;
+struct Attention : AttentionSizes {
+  cudaDataType_t numbers;
+
+  Attention(const Tensor& qkv, const Op& op) : AttentionSizes(qkv, op), numbers(number_type(qkv)) {}
+  std::int64_t each() const { return numbers == CUDA_R_16BF ? 2 : 4; }  ///< bytes of a number
+};
 
 /// A matrix for every picture of the batch and every head, in one of the op's tensors. A square lies behind the other;
 /// rows of heads lie side by side, which no one stride describes.
@@ -45,13 +51,22 @@ class HeadProduct {
  public:
   HeadProduct(const Attention& s, const HeadMatrices& first, const HeadMatrices& second, const HeadMatrices& result,
               float alpha, const Libraries& libraries)
-      : a_(first), b_(second), c_(result), gathered_(aligned(Bytes{4 * s.batch * s.heads * s.sequence * s.size})) {
+      : a_(first),
+        b_(second),
+        c_(result),
+        is_narrow_(s.numbers == CUDA_R_16BF),
+        gathered_(aligned(Bytes{s.each() * s.batch * s.heads * s.sequence * s.size})) {
     const auto stored = [&s](const HeadMatrices& m) {
       const std::int64_t columns = m.rows ? s.size : s.sequence, numbers = s.sequence * columns;
       return StoredMatrix{s.sequence,   columns, columns,
-                          m.transposed, numbers, std::gcd(std::int64_t{alignment}, 4 * numbers)};
+                          m.transposed, numbers, std::gcd(std::int64_t{alignment}, s.each() * numbers)};
     };
-    const ProductShape shape{stored(a_), stored(b_), stored(c_), s.batch * s.heads, alpha, false};
+    const ProductShape shape{.a = stored(a_),
+                             .b = stored(b_),
+                             .c = stored(c_),
+                             .batch = s.batch * s.heads,
+                             .alpha = alpha,
+                             .numbers = s.numbers};
     product_ = std::make_shared<const MatrixProduct>(shape, libraries);
   }
 
@@ -59,23 +74,29 @@ class HeadProduct {
   Bytes scratch() const { return 2 * gathered_ + product_->scratch(); }
 
   void run(const KernelArguments& arguments, const Queue& queue) const {
-    auto* free = static_cast<std::byte*>(arguments.scratch);
-    const auto room = [&] { return reinterpret_cast<float*>(std::exchange(free, free + gathered_.count)); };
-    const auto gathered = [&](const HeadMatrices& m) {
-      const float* lies = arguments.in(m.tensor);
-      if (!m.rows) return lies;
-      float* heads = room();
-      launch::gather_heads(lies, *m.rows, heads, queue.stream);
-      return static_cast<const float*>(heads);
-    };
-    const float *a = gathered(a_), *b = gathered(b_);
-    float* c = c_.rows ? room() : arguments.out(c_.tensor);
-    product_->run(a, b, c, nullptr, static_cast<std::byte*>(arguments.scratch) + 2 * gathered_.count, queue);
-    if (c_.rows) launch::scatter_heads(c, *c_.rows, arguments.out(c_.tensor), queue.stream);
+    is_narrow_ ? run_of<Bf16>(arguments, queue) : run_of<float>(arguments, queue);
   }
 
  private:
+  template <class Number>
+  void run_of(const KernelArguments& arguments, const Queue& queue) const {
+    auto* free = static_cast<std::byte*>(arguments.scratch);
+    const auto room = [&] { return reinterpret_cast<Number*>(std::exchange(free, free + gathered_.count)); };
+    const auto gathered = [&](const HeadMatrices& m) {
+      const auto* lies = arguments.in_as<Number>(m.tensor);
+      if (!m.rows) return lies;
+      Number* heads = room();
+      launch::gather_heads(lies, *m.rows, heads, queue.stream);
+      return static_cast<const Number*>(heads);
+    };
+    const Number *a = gathered(a_), *b = gathered(b_);
+    Number* c = c_.rows ? room() : arguments.out_as<Number>(c_.tensor);
+    product_->run(a, b, c, nullptr, static_cast<std::byte*>(arguments.scratch) + 2 * gathered_.count, queue);
+    if (c_.rows) launch::scatter_heads(c, *c_.rows, arguments.out_as<Number>(c_.tensor), queue.stream);
+  }
+
   HeadMatrices a_, b_, c_;
+  bool is_narrow_;
   Bytes gathered_;                                ///< rows of heads, one head behind the other
   std::shared_ptr<const MatrixProduct> product_;  // std::function wants to be copied
 };
@@ -95,12 +116,15 @@ CudaKernel products(const std::vector<HeadProduct>& all) {
 CudaKernel attention_scores(const Graph& graph, const Op& op, const Libraries& libraries) {
   const Attention s(graph[op.inputs[0]], op);
   const HeadMatrices query = rows_in(s, 0, 3 * s.width), key = rows_in(s, 0, 3 * s.width, s.size);
-  CudaKernel kernel = products({{s, query, transposed(key), squares_in(0), s.scale(), libraries}});
-  kernel.run = [all = kernel.run, s](const KernelArguments& a, const Queue& queue) {
-    all(a, queue);
-    launch::mask_scores(a.out(), s.batch * s.heads * s.sequence, s.sequence, queue.stream);
-  };
-  return kernel;
+  const CudaKernel kernel = products({{s, query, transposed(key), squares_in(0), s.scale(), libraries}});
+  return by_number(graph[op.outputs[0]], [kernel, s]<class Number>(Number) {
+    return CudaKernel{[all = kernel.run, s](const KernelArguments& a, const Queue& queue) {
+                        all(a, queue);
+                        launch::mask_scores(a.out_as<Number>(), s.batch * s.heads * s.sequence, s.sequence,
+                                            queue.stream);
+                      },
+                      kernel.scratch};
+  });
 }
 
 /// mixed = weights v, heads side by side.

@@ -13,73 +13,43 @@ __device__ std::int64_t place_in_rows(const HeadRows& r, std::int64_t i) {
   return (b * r.sequence + t) * r.leading + r.offset + h * (r.leading / r.heads) + d;
 }
 
+}  // namespace
+
 template <class Number>
-void relu_of(const Number* x, Number* y, std::int64_t n, cudaStream_t stream) {
+void relu(const Number* x, Number* y, std::int64_t n, cudaStream_t stream) {
   for_each(n, stream, [=] __device__(std::int64_t i) { y[i] = as_float(x[i]) > 0 ? x[i] : stored_as<Number>(0); });
 }
+template void relu(const float*, float*, std::int64_t, cudaStream_t);
+template void relu(const Bf16*, Bf16*, std::int64_t, cudaStream_t);
 
 template <class Number>
-void relu_gradient_of(const Number* y, const Number* dy, Number* dx, std::int64_t n, cudaStream_t stream) {
+void relu_gradient(const Number* y, const Number* dy, Number* dx, std::int64_t n, cudaStream_t stream) {
   for_each(n, stream, [=] __device__(std::int64_t i) { dx[i] = as_float(y[i]) > 0 ? dy[i] : stored_as<Number>(0); });
 }
+template void relu_gradient(const float*, const float*, float*, std::int64_t, cudaStream_t);
+template void relu_gradient(const Bf16*, const Bf16*, Bf16*, std::int64_t, cudaStream_t);
 
 template <class Number>
-void gelu_of(const Number* x, Number* y, std::int64_t n, cudaStream_t stream) {
+void gelu(const Number* x, Number* y, std::int64_t n, cudaStream_t stream) {
   for_each(n, stream, [=] __device__(std::int64_t i) { y[i] = stored_as<Number>(plimsoll::gelu(as_float(x[i]))); });
 }
+template void gelu(const float*, float*, std::int64_t, cudaStream_t);
+template void gelu(const Bf16*, Bf16*, std::int64_t, cudaStream_t);
 
 template <class Number>
-void gelu_gradient_of(const Number* x, const Number* dy, Number* dx, std::int64_t n, cudaStream_t stream) {
+void gelu_gradient(const Number* x, const Number* dy, Number* dx, std::int64_t n, cudaStream_t stream) {
   for_each(n, stream,
            [=] __device__(std::int64_t i) { dx[i] = stored_as<Number>(as_float(dy[i]) * gelu_slope(as_float(x[i]))); });
 }
+template void gelu_gradient(const float*, const float*, float*, std::int64_t, cudaStream_t);
+template void gelu_gradient(const Bf16*, const Bf16*, Bf16*, std::int64_t, cudaStream_t);
 
 template <class Number>
-void sum_of(const Number* a, const Number* b, Number* sum, std::int64_t n, cudaStream_t stream) {
+void add(const Number* a, const Number* b, Number* sum, std::int64_t n, cudaStream_t stream) {
   for_each(n, stream, [=] __device__(std::int64_t i) { sum[i] = stored_as<Number>(as_float(a[i]) + as_float(b[i])); });
 }
-
-}  // namespace
-
-void relu(const float* x, float* y, std::int64_t n, cudaStream_t stream) {
-  relu_of(x, y, n, stream);
-}
-
-void relu(const Bf16* x, Bf16* y, std::int64_t n, cudaStream_t stream) {
-  relu_of(x, y, n, stream);
-}
-
-void relu_gradient(const float* y, const float* dy, float* dx, std::int64_t n, cudaStream_t stream) {
-  relu_gradient_of(y, dy, dx, n, stream);
-}
-
-void relu_gradient(const Bf16* y, const Bf16* dy, Bf16* dx, std::int64_t n, cudaStream_t stream) {
-  relu_gradient_of(y, dy, dx, n, stream);
-}
-
-void gelu(const float* x, float* y, std::int64_t n, cudaStream_t stream) {
-  gelu_of(x, y, n, stream);
-}
-
-void gelu(const Bf16* x, Bf16* y, std::int64_t n, cudaStream_t stream) {
-  gelu_of(x, y, n, stream);
-}
-
-void gelu_gradient(const float* x, const float* dy, float* dx, std::int64_t n, cudaStream_t stream) {
-  gelu_gradient_of(x, dy, dx, n, stream);
-}
-
-void gelu_gradient(const Bf16* x, const Bf16* dy, Bf16* dx, std::int64_t n, cudaStream_t stream) {
-  gelu_gradient_of(x, dy, dx, n, stream);
-}
-
-void add(const float* a, const float* b, float* sum, std::int64_t n, cudaStream_t stream) {
-  sum_of(a, b, sum, n, stream);
-}
-
-void add(const Bf16* a, const Bf16* b, Bf16* sum, std::int64_t n, cudaStream_t stream) {
-  sum_of(a, b, sum, n, stream);
-}
+template void add(const float*, const float*, float*, std::int64_t, cudaStream_t);
+template void add(const Bf16*, const Bf16*, Bf16*, std::int64_t, cudaStream_t);
 
 void widen(const Bf16* x, std::int64_t n, float* y, cudaStream_t stream) {
   for_each(n, stream, [=] __device__(std::int64_t i) { y[i] = as_float(x[i]); });
@@ -97,28 +67,40 @@ void accumulate(float* sum, const float* part, std::int64_t n, cudaStream_t stre
   for_each(n, stream, [=] __device__(std::int64_t i) { sum[i] += part[i]; });
 }
 
-void mask_scores(float* scores, std::int64_t rows, std::int64_t sequence, cudaStream_t stream) {
+template <class Number>
+void mask_scores(Number* scores, std::int64_t rows, std::int64_t sequence, cudaStream_t stream) {
   for_each(rows * sequence, stream, [=] __device__(std::int64_t i) {
-    if (i % sequence > i / sequence % sequence) scores[i] = -INFINITY;
+    if (i % sequence > i / sequence % sequence) scores[i] = stored_as<Number>(-INFINITY);
   });
 }
+template void mask_scores(float*, std::int64_t, std::int64_t, cudaStream_t);
+template void mask_scores(Bf16*, std::int64_t, std::int64_t, cudaStream_t);
 
-void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y, cudaStream_t stream) {
+template <class From, class To>
+void transpose(const From* x, std::int64_t outer, std::int64_t a, std::int64_t b, To* y, cudaStream_t stream) {
   for_each(outer * a * b, stream, [=] __device__(std::int64_t k) {  // k walks y (outer, b, a)
     const std::int64_t i = k % a, j = k / a % b, o = k / (a * b);
-    y[k] = x[(o * a + i) * b + j];
+    y[k] = stored_as<To>(as_float(x[(o * a + i) * b + j]));
   });
 }
+template void transpose(const float*, std::int64_t, std::int64_t, std::int64_t, float*, cudaStream_t);
+template void transpose(const float*, std::int64_t, std::int64_t, std::int64_t, Bf16*, cudaStream_t);
 
-void gather_heads(const float* x, const HeadRows& r, float* heads, cudaStream_t stream) {
+template <class Number>
+void gather_heads(const Number* x, const HeadRows& r, Number* heads, cudaStream_t stream) {
   for_each(r.batch * r.heads * r.sequence * r.size, stream,
            [=] __device__(std::int64_t i) { heads[i] = x[place_in_rows(r, i)]; });
 }
+template void gather_heads(const float*, const HeadRows&, float*, cudaStream_t);
+template void gather_heads(const Bf16*, const HeadRows&, Bf16*, cudaStream_t);
 
-void scatter_heads(const float* heads, const HeadRows& r, float* x, cudaStream_t stream) {
+template <class Number>
+void scatter_heads(const Number* heads, const HeadRows& r, Number* x, cudaStream_t stream) {
   for_each(r.batch * r.heads * r.sequence * r.size, stream,
            [=] __device__(std::int64_t i) { x[place_in_rows(r, i)] = heads[i]; });
 }
+template void scatter_heads(const float*, const HeadRows&, float*, cudaStream_t);
+template void scatter_heads(const Bf16*, const HeadRows&, Bf16*, cudaStream_t);
 
 void sgd(float* w, const float* g, std::int64_t n, cudaStream_t stream) {
   for_each(n, stream, [=] __device__(std::int64_t i) { sgd_update(w[i], g[i]); });

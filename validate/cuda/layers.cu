@@ -142,8 +142,17 @@ std::int64_t embedding_gradient_scratch(const plain::EmbeddingSizes& s) {
   return (2 * s.tokens + counts) * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
+void max_pool(const Bf16* x, const PoolSizes& s, Bf16* y, cudaStream_t stream) {
+  for_each(s.batch * s.rows * s.columns * s.channels, stream, [=] __device__(std::int64_t k) {
+    const std::int64_t c = k % s.channels, j = k / s.channels % s.columns;
+    const std::int64_t i = k / (s.channels * s.columns) % s.rows, n = k / (s.channels * s.columns * s.rows);
+    y[k] = x[largest_in_window(x, s, n, i, j, c)];
+  });
+}
+
 /// Every pixel asks the windows over it, in order, whether it is their largest.
-void max_pool_gradient(const float* x, const float* dy, const PoolSizes& s, float* dx, cudaStream_t stream) {
+template <class Number>
+void max_pool_gradient(const Number* x, const Number* dy, const PoolSizes& s, Number* dx, cudaStream_t stream) {
   for_each(s.batch * s.height * s.width * s.channels, stream, [=] __device__(std::int64_t pixel) {
     const std::int64_t c = pixel % s.channels, w = pixel / s.channels % s.width;
     const std::int64_t h = pixel / (s.channels * s.width) % s.height, n = pixel / (s.channels * s.width * s.height);
@@ -155,29 +164,38 @@ void max_pool_gradient(const float* x, const float* dy, const PoolSizes& s, floa
     for (std::int64_t i = from_i; i < s.rows && i * s.stride - s.before <= h; ++i) {
       for (std::int64_t j = from_j; j < s.columns && j * s.stride - s.before <= w; ++j) {
         if (largest_in_window(x, s, n, i, j, c) != pixel) continue;
-        sum += dy[((n * s.rows + i) * s.columns + j) * s.channels + c];
+        sum += as_float(dy[((n * s.rows + i) * s.columns + j) * s.channels + c]);
       }
     }
-    dx[pixel] = sum;
+    dx[pixel] = stored_as<Number>(sum);
   });
 }
+template void max_pool_gradient(const float*, const float*, const PoolSizes&, float*, cudaStream_t);
+template void max_pool_gradient(const Bf16*, const Bf16*, const PoolSizes&, Bf16*, cudaStream_t);
 
-void average_pool(const float* x, std::int64_t batch, std::int64_t pixels, std::int64_t channels, float* y,
+template <class Number>
+void average_pool(const Number* x, std::int64_t batch, std::int64_t pixels, std::int64_t channels, Number* y,
                   cudaStream_t stream) {
   for_each(batch * channels, stream, [=] __device__(std::int64_t i) {
-    const float* own = x + i / channels * pixels * channels + i % channels;
+    const Number* own = x + i / channels * pixels * channels + i % channels;
     float sum = 0;
-    for (std::int64_t p = 0; p < pixels; ++p) sum += own[p * channels];
-    y[i] = sum / static_cast<float>(pixels);
+    for (std::int64_t p = 0; p < pixels; ++p) sum += as_float(own[p * channels]);
+    y[i] = stored_as<Number>(sum / static_cast<float>(pixels));
   });
 }
+template void average_pool(const float*, std::int64_t, std::int64_t, std::int64_t, float*, cudaStream_t);
+template void average_pool(const Bf16*, std::int64_t, std::int64_t, std::int64_t, Bf16*, cudaStream_t);
 
-void average_pool_gradient(const float* dy, std::int64_t batch, std::int64_t pixels, std::int64_t channels, float* dx,
+template <class Number>
+void average_pool_gradient(const Number* dy, std::int64_t batch, std::int64_t pixels, std::int64_t channels, Number* dx,
                            cudaStream_t stream) {
   for_each(batch * pixels * channels, stream, [=] __device__(std::int64_t i) {
-    dx[i] = dy[i / (pixels * channels) * channels + i % channels] / static_cast<float>(pixels);
+    const float g = as_float(dy[i / (pixels * channels) * channels + i % channels]);
+    dx[i] = stored_as<Number>(g / static_cast<float>(pixels));
   });
 }
+template void average_pool_gradient(const float*, std::int64_t, std::int64_t, std::int64_t, float*, cudaStream_t);
+template void average_pool_gradient(const Bf16*, std::int64_t, std::int64_t, std::int64_t, Bf16*, cudaStream_t);
 
 void fused_attention(const FusedSizes& s, const float* q, const float* kv, float* mixed, float* sums,
                      cudaStream_t stream) {
@@ -190,17 +208,23 @@ void fused_attention_backward(const FusedSizes& s, const FusedSaved& saved, floa
   for_each(s.rows_of_keys(), stream, [=] __device__(std::int64_t row) { gradient_of_key(s, saved, row, dkv); });
 }
 
+template <class Number>
 void embedding(const std::int32_t* token, const float* table, const float* positions, const plain::EmbeddingSizes& s,
-               float* y, cudaStream_t stream) {
+               Number* y, cudaStream_t stream) {
   for_each(s.tokens * s.width, stream, [=] __device__(std::int64_t i) {
     const std::int64_t row = i / s.width, j = i % s.width;
     const float word = table[token[row] * s.width + j];
-    y[i] = positions == nullptr ? word : word + positions[row % s.sequence * s.width + j];
+    y[i] = stored_as<Number>(positions == nullptr ? word : word + positions[row % s.sequence * s.width + j]);
   });
 }
+template void embedding(const std::int32_t*, const float*, const float*, const plain::EmbeddingSizes&, float*,
+                        cudaStream_t);
+template void embedding(const std::int32_t*, const float*, const float*, const plain::EmbeddingSizes&, Bf16*,
+                        cudaStream_t);
 
 /// Rows are sorted by their words; the first row of a word adds up all of them, in their order.
-void embedding_weight_gradient(const std::int32_t* token, const float* dy, const plain::EmbeddingSizes& s,
+template <class Number>
+void embedding_weight_gradient(const std::int32_t* token, const Number* dy, const plain::EmbeddingSizes& s,
                                void* scratch, float* dtable, float* dpositions, cudaStream_t stream) {
   const std::int32_t* order = rows_by_word(token, s, static_cast<std::int32_t*>(scratch), stream);
   for_each(s.vocabulary * s.width, stream, [=] __device__(std::int64_t i) { dtable[i] = 0; });
@@ -209,60 +233,84 @@ void embedding_weight_gradient(const std::int32_t* token, const float* dy, const
     const std::int32_t word = token[order[place]];
     if (place > 0 && token[order[place - 1]] == word) return;
     float sum = 0;
-    for (std::int64_t p = place; p < s.tokens && token[order[p]] == word; ++p) sum += dy[order[p] * s.width + j];
+    for (std::int64_t p = place; p < s.tokens && token[order[p]] == word; ++p) {
+      sum += as_float(dy[order[p] * s.width + j]);
+    }
     dtable[word * s.width + j] = sum;
   });
   if (dpositions == nullptr) return;
   for_each(s.sequence * s.width, stream, [=] __device__(std::int64_t i) {
     float sum = 0;
-    for (std::int64_t row = i / s.width; row < s.tokens; row += s.sequence) sum += dy[row * s.width + i % s.width];
+    for (std::int64_t row = i / s.width; row < s.tokens; row += s.sequence) {
+      sum += as_float(dy[row * s.width + i % s.width]);
+    }
     dpositions[i] = sum;
   });
 }
+template void embedding_weight_gradient(const std::int32_t*, const float*, const plain::EmbeddingSizes&, void*, float*,
+                                        float*, cudaStream_t);
+template void embedding_weight_gradient(const std::int32_t*, const Bf16*, const plain::EmbeddingSizes&, void*, float*,
+                                        float*, cudaStream_t);
 
-void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes, float* dlogits,
+template <class Number>
+void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes, Number* dlogits,
                             cudaStream_t stream) {
   const float share = 1.0F / static_cast<float>(rows);
   for_each(rows * classes, stream, [=] __device__(std::int64_t i) {
     const bool is_label = i % classes == i / classes % classes;
-    dlogits[i] = probabilities[i] * share - (is_label ? share : 0);
+    dlogits[i] = stored_as<Number>(probabilities[i] * share - (is_label ? share : 0));
   });
 }
+template void cross_entropy_gradient(const float*, std::int64_t, std::int64_t, float*, cudaStream_t);
+template void cross_entropy_gradient(const float*, std::int64_t, std::int64_t, Bf16*, cudaStream_t);
 
-void lstm_cell(const float* gates, const float* state, std::int64_t batch, std::int64_t width, float* next,
+template <class Number>
+void lstm_cell(const Number* gates, const Number* state, std::int64_t batch, std::int64_t width, Number* next,
                cudaStream_t stream) {
   for_each(batch * width, stream, [=] __device__(std::int64_t i) {
     const std::int64_t b = i / width, j = i % width;
-    const LstmUnit u(gates + b * 4 * width, width, j, state[(2 * b + 1) * width + j]);
-    next[2 * b * width + j] = u.o * u.squashed;
-    next[(2 * b + 1) * width + j] = u.cell;
+    const LstmUnit u(gates + b * 4 * width, width, j, as_float(state[(2 * b + 1) * width + j]));
+    next[2 * b * width + j] = stored_as<Number>(u.o * u.squashed);
+    next[(2 * b + 1) * width + j] = stored_as<Number>(u.cell);
   });
 }
+template void lstm_cell(const float*, const float*, std::int64_t, std::int64_t, float*, cudaStream_t);
+template void lstm_cell(const Bf16*, const Bf16*, std::int64_t, std::int64_t, Bf16*, cudaStream_t);
 
-void lstm_cell_gradient(const float* dnext, const float* gates, const float* state, std::int64_t batch,
-                        std::int64_t width, float* dgates, cudaStream_t stream) {
+template <class Number>
+void lstm_cell_gradient(const Number* dnext, const Number* gates, const Number* state, std::int64_t batch,
+                        std::int64_t width, Number* dgates, cudaStream_t stream) {
   for_each(batch * width, stream, [=] __device__(std::int64_t i) {
     const std::int64_t b = i / width, j = i % width;
-    const float* above = dnext + b * 2 * width;
-    const float before = state[(2 * b + 1) * width + j];
+    const Number* above = dnext + b * 2 * width;
+    const float before = as_float(state[(2 * b + 1) * width + j]), of_hidden = as_float(above[j]);
     const LstmUnit u(gates + b * 4 * width, width, j, before);
-    const float dc = u.cell_gradient(above[j], above[width + j]);
-    float* out = dgates + b * 4 * width;
-    out[j] = dc * u.g * u.i * (1 - u.i);
-    out[width + j] = dc * before * u.f * (1 - u.f);
-    out[2 * width + j] = dc * u.i * (1 - u.g * u.g);
-    out[3 * width + j] = above[j] * u.squashed * u.o * (1 - u.o);
+    const float dc = u.cell_gradient(of_hidden, as_float(above[width + j]));
+    Number* out = dgates + b * 4 * width;
+    out[j] = stored_as<Number>(dc * u.g * u.i * (1 - u.i));
+    out[width + j] = stored_as<Number>(dc * before * u.f * (1 - u.f));
+    out[2 * width + j] = stored_as<Number>(dc * u.i * (1 - u.g * u.g));
+    out[3 * width + j] = stored_as<Number>(of_hidden * u.squashed * u.o * (1 - u.o));
   });
 }
+template void lstm_cell_gradient(const float*, const float*, const float*, std::int64_t, std::int64_t, float*,
+                                 cudaStream_t);
+template void lstm_cell_gradient(const Bf16*, const Bf16*, const Bf16*, std::int64_t, std::int64_t, Bf16*,
+                                 cudaStream_t);
 
-void lstm_cell_half(const float* dnext, const float* gates, const float* state, std::int64_t batch, std::int64_t width,
-                    float* dstate, cudaStream_t stream) {
+template <class Number>
+void lstm_cell_half(const Number* dnext, const Number* gates, const Number* state, std::int64_t batch,
+                    std::int64_t width, Number* dstate, cudaStream_t stream) {
   for_each(batch * width, stream, [=] __device__(std::int64_t i) {
     const std::int64_t b = i / width, j = i % width;
-    const float* above = dnext + b * 2 * width;
-    const LstmUnit u(gates + b * 4 * width, width, j, state[(2 * b + 1) * width + j]);
-    dstate[(2 * b + 1) * width + j] = u.cell_gradient(above[j], above[width + j]) * u.f;
+    const Number* above = dnext + b * 2 * width;
+    const LstmUnit u(gates + b * 4 * width, width, j, as_float(state[(2 * b + 1) * width + j]));
+    const float of_cell = u.cell_gradient(as_float(above[j]), as_float(above[width + j]));
+    dstate[(2 * b + 1) * width + j] = stored_as<Number>(of_cell * u.f);
   });
 }
+template void lstm_cell_half(const float*, const float*, const float*, std::int64_t, std::int64_t, float*,
+                             cudaStream_t);
+template void lstm_cell_half(const Bf16*, const Bf16*, const Bf16*, std::int64_t, std::int64_t, Bf16*, cudaStream_t);
 
 }  // namespace plimsoll::launch

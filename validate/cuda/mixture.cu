@@ -39,28 +39,43 @@ void choose(const float* chances, const ExpertSizes& s, const ExpertChoice& c, c
   launch_blocks(place_choices, static_cast<unsigned>(s.experts), block_threads, stream, s, c);
 }
 
-void send_to_experts(const ExpertSizes& s, const ExpertChoice& c, const float* x, float* rows, cudaStream_t stream) {
+template <class Number>
+void send_to_experts(const ExpertSizes& s, const ExpertChoice& c, const Number* x, Number* rows, cudaStream_t stream) {
   for_each(s.experts * s.room * s.width, stream,
-           [=] __device__(std::int64_t i) { rows[i] = sent_to_expert(s, c, x, i); });
+           [=] __device__(std::int64_t i) { rows[i] = stored_as<Number>(sent_to_expert(s, c, x, i)); });
 }
+template void send_to_experts(const ExpertSizes&, const ExpertChoice&, const float*, float*, cudaStream_t);
+template void send_to_experts(const ExpertSizes&, const ExpertChoice&, const Bf16*, Bf16*, cudaStream_t);
 
-void bring_from_experts(const ExpertSizes& s, const ExpertChoice& c, const float* drows, float* dx,
+template <class Number>
+void bring_from_experts(const ExpertSizes& s, const ExpertChoice& c, const Number* drows, Number* dx,
                         cudaStream_t stream) {
-  for_each(s.tokens * s.width, stream, [=] __device__(std::int64_t i) { dx[i] = back_from_experts(s, c, drows, i); });
+  for_each(s.tokens * s.width, stream,
+           [=] __device__(std::int64_t i) { dx[i] = stored_as<Number>(back_from_experts(s, c, drows, i)); });
 }
+template void bring_from_experts(const ExpertSizes&, const ExpertChoice&, const float*, float*, cudaStream_t);
+template void bring_from_experts(const ExpertSizes&, const ExpertChoice&, const Bf16*, Bf16*, cudaStream_t);
 
-void mix_experts(const ExpertSizes& s, const ExpertChoice& c, const float* rows, const float* chances, float* y,
+template <class Number>
+void mix_experts(const ExpertSizes& s, const ExpertChoice& c, const Number* rows, const float* chances, Number* y,
                  cudaStream_t stream) {
   for_each(s.tokens * s.width, stream,
-           [=] __device__(std::int64_t i) { y[i] = mixed_of_experts(s, c, rows, chances, i); });
+           [=] __device__(std::int64_t i) { y[i] = stored_as<Number>(mixed_of_experts(s, c, rows, chances, i)); });
 }
+template void mix_experts(const ExpertSizes&, const ExpertChoice&, const float*, const float*, float*, cudaStream_t);
+template void mix_experts(const ExpertSizes&, const ExpertChoice&, const Bf16*, const float*, Bf16*, cudaStream_t);
 
-void mix_experts_gradient(const ExpertSizes& s, const ExpertChoice& c, const float* dy, const float* rows,
-                          const float* chances, float* drows, float* dchances, cudaStream_t stream) {
+template <class Number>
+void mix_experts_gradient(const ExpertSizes& s, const ExpertChoice& c, const Number* dy, const Number* rows,
+                          const float* chances, Number* drows, float* dchances, cudaStream_t stream) {
   for_each(s.experts * s.room * s.width, stream,
-           [=] __device__(std::int64_t i) { drows[i] = gradient_of_mixed(s, c, dy, chances, i); });
+           [=] __device__(std::int64_t i) { drows[i] = stored_as<Number>(gradient_of_mixed(s, c, dy, chances, i)); });
   for_each(s.tokens, stream,
            [=] __device__(std::int64_t t) { gradient_of_chances(s, c, dy, rows, chances, t, dchances); });
 }
+template void mix_experts_gradient(const ExpertSizes&, const ExpertChoice&, const float*, const float*, const float*,
+                                   float*, float*, cudaStream_t);
+template void mix_experts_gradient(const ExpertSizes&, const ExpertChoice&, const Bf16*, const Bf16*, const float*,
+                                   Bf16*, float*, cudaStream_t);
 
 }  // namespace plimsoll::launch

@@ -11,18 +11,12 @@
 namespace plimsoll {
 namespace {
 
-bool computes_in_bf16(OpKind kind) {
+/// Kinds whose kernel here takes fp32 alone.
+bool is_in_fp32_alone(OpKind kind) {
   switch (kind) {
-    case OpKind::linear:
-    case OpKind::linear_input_gradient:
-    case OpKind::linear_weight_gradient:
-    case OpKind::lstm_gates:
-    case OpKind::lstm_weight_gradient:
-    case OpKind::relu:
-    case OpKind::relu_gradient:
-    case OpKind::gelu:
-    case OpKind::gelu_gradient:
-    case OpKind::add:
+    case OpKind::convolution_weight_gradient:
+    case OpKind::fused_attention:
+    case OpKind::fused_attention_backward:
       return true;
     default:
       return false;
@@ -55,18 +49,24 @@ cudaDataType_t number_type(const Tensor& tensor) {
 
 CudaKernel with_rounded_parameters(const Graph& graph, const Op& op, CudaKernel kernel) {
   if (!is_bf16(graph[op.inputs[0]])) return kernel;
-  std::vector<std::int64_t> numbers;
+  struct Parameter {
+    std::size_t input;
+    std::int64_t numbers;
+  };
+  std::vector<Parameter> parameters;
   Bytes rounded;
   for (std::size_t i = 1; i < op.inputs.size(); ++i) {
-    numbers.push_back(number_count(graph[op.inputs[i]]));
-    rounded += aligned(Bytes{2 * numbers.back()});
+    const Tensor& input = graph[op.inputs[i]];
+    if (is_bf16(input)) continue;
+    parameters.push_back({i, number_count(input)});
+    rounded += aligned(Bytes{2 * number_count(input)});
   }
-  return {[product = std::move(kernel.run), numbers](const KernelArguments& a, const Queue& queue) {
+  return {[product = std::move(kernel.run), parameters](const KernelArguments& a, const Queue& queue) {
             KernelArguments given = a;
-            for (std::size_t i = 0; i < numbers.size(); ++i) {
-              launch::narrow(a.in(i + 1), numbers[i], static_cast<Bf16*>(given.scratch), queue.stream);
-              given.inputs[i + 1] = given.scratch;
-              given.scratch = static_cast<std::byte*>(given.scratch) + aligned(Bytes{2 * numbers[i]}).count;
+            for (const Parameter& each : parameters) {
+              launch::narrow(a.in(each.input), each.numbers, static_cast<Bf16*>(given.scratch), queue.stream);
+              given.inputs[each.input] = given.scratch;
+              given.scratch = static_cast<std::byte*>(given.scratch) + aligned(Bytes{2 * each.numbers}).count;
             }
             product(given, queue);
           },
@@ -76,7 +76,12 @@ CudaKernel with_rounded_parameters(const Graph& graph, const Op& op, CudaKernel 
 std::optional<CudaKernel> narrow_cuda_kernel(const Graph& graph, const Op& op, const Libraries& libraries,
                                              CudaKernelMaker make) {
   if (!bfloat_use(op)) return std::nullopt;
-  if (computes_in_bf16(*network_kind(op.kind))) return make(graph, op, libraries);
+  if (!is_in_fp32_alone(*network_kind(op.kind))) {
+    try {
+      return make(graph, op, libraries);
+    } catch (const CudaError&) {  // cuDNN has none for this card or these sizes
+    }
+  }
   const WideOp wide(graph, op);
   return on_wide_copies(wide, make(wide.graph, wide.op, libraries));
 }

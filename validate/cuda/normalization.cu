@@ -101,30 +101,36 @@ struct SumOf {
   std::int64_t columns;
   __device__ Terms operator()(std::int64_t r, std::int64_t c) const { return {as_float(x[r * columns + c]), 0}; }
 };
+template <class Number>
 struct SquareOf {
-  const float *x, *mean;
+  const Number* x;
+  const float* mean;
   std::int64_t columns;
   __device__ Terms operator()(std::int64_t r, std::int64_t c) const {
-    const float d = x[r * columns + c] - mean[c];
+    const float d = as_float(x[r * columns + c]) - mean[c];
     return {d * d, 0};
   }
 };
 /// The gradient, and its product with normal x, by statistics of the column.
+template <class Number>
 struct GradientOf {
-  const float *x, *dy, *mean, *variance;
+  const Number *x, *dy;
+  const float *mean, *variance;
   std::int64_t columns;
   __device__ Terms operator()(std::int64_t r, std::int64_t c) const {
-    const float g = dy[r * columns + c];
-    return {g, g * (x[r * columns + c] - mean[c]) * inverse_deviation(variance[c])};
+    const float g = as_float(dy[r * columns + c]);
+    return {g, g * (as_float(x[r * columns + c]) - mean[c]) * inverse_deviation(variance[c])};
   }
 };
 /// The same by statistics of the row.
+template <class Number>
 struct RowGradientOf {
-  const float *x, *dy, *mean, *variance;
+  const Number *x, *dy;
+  const float *mean, *variance;
   std::int64_t columns;
   __device__ Terms operator()(std::int64_t r, std::int64_t c) const {
-    const float g = dy[r * columns + c];
-    return {g, (x[r * columns + c] - mean[r]) * inverse_deviation(variance[r]) * g};
+    const float g = as_float(dy[r * columns + c]);
+    return {g, (as_float(x[r * columns + c]) - mean[r]) * inverse_deviation(variance[r]) * g};
   }
 };
 struct StoreMean {
@@ -148,10 +154,12 @@ struct StoreWeightGradients {
   }
 };
 
-void column_statistics(const float* x, RowSizes s, const ColumnScratch& scratch, cudaStream_t stream) {
+template <class Number>
+void column_statistics(const Number* x, RowSizes s, const ColumnScratch& scratch, cudaStream_t stream) {
   const auto rows = static_cast<float>(s.rows);
-  sum_columns(s, scratch.partials, stream, SumOf<float>{x, s.columns}, StoreMean{scratch.mean, rows});
-  sum_columns(s, scratch.partials, stream, SquareOf{x, scratch.mean, s.columns}, StoreMean{scratch.variance, rows});
+  sum_columns(s, scratch.partials, stream, SumOf<Number>{x, s.columns}, StoreMean{scratch.mean, rows});
+  sum_columns(s, scratch.partials, stream, SquareOf<Number>{x, scratch.mean, s.columns},
+              StoreMean{scratch.variance, rows});
 }
 
 /// The sums over all threads of a block, for all of them: by halves, always in the same order.
@@ -169,52 +177,57 @@ __device__ Pair block_sum(Pair own) {
 }
 
 /// Mean and variance of one row, by one block.
-__device__ void row_statistics(const float* row, std::int64_t columns, float& mean, float& variance) {
+template <class Number>
+__device__ void row_statistics(const Number* row, std::int64_t columns, float& mean, float& variance) {
   const auto count = static_cast<float>(columns);
   Pair own{};
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(row[c]);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(as_float(row[c]));
   mean = block_sum(own).a.high / count;
   own = {};
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
-    const float d = row[c] - mean;
+    const float d = as_float(row[c]) - mean;
     own.a.add(d * d);
   }
   variance = block_sum(own).a.high / count;
 }
 
-__global__ void layer_norm_kernel(const float* x, const float* scale, const float* shift, std::int64_t columns,
-                                  float* y) {
+template <class Number>
+__global__ void layer_norm_kernel(const Number* x, const float* scale, const float* shift, std::int64_t columns,
+                                  Number* y) {
   const std::int64_t first = std::int64_t{blockIdx.x} * columns;
   float mean = 0, variance = 0;
   row_statistics(x + first, columns, mean, variance);
   const float inverse = inverse_deviation(variance);
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
-    y[first + c] = (x[first + c] - mean) * inverse * scale[c] + shift[c];
+    y[first + c] = stored_as<Number>((as_float(x[first + c]) - mean) * inverse * scale[c] + shift[c]);
   }
 }
 
-__global__ void layer_norm_input_gradient_kernel(const float* x, const float* scale, const float* dy,
-                                                 std::int64_t columns, float* dx) {
+template <class Number>
+__global__ void layer_norm_input_gradient_kernel(const Number* x, const float* scale, const Number* dy,
+                                                 std::int64_t columns, Number* dx) {
   const std::int64_t first = std::int64_t{blockIdx.x} * columns;
   float mean = 0, variance = 0;
   row_statistics(x + first, columns, mean, variance);
   const float inverse = inverse_deviation(variance);
   Pair own{};
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
-    const float g = dy[first + c] * scale[c];
+    const float g = as_float(dy[first + c]) * scale[c];
     own.a.add(g);
-    own.b.add(g * (x[first + c] - mean) * inverse);
+    own.b.add(g * (as_float(x[first + c]) - mean) * inverse);
   }
   const Pair sum = block_sum(own);
   const auto count = static_cast<float>(columns);
   const float mean_gradient = sum.a.high / count, mean_dot = sum.b.high / count;
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
-    const float normal = (x[first + c] - mean) * inverse;
-    dx[first + c] = inverse * (dy[first + c] * scale[c] - mean_gradient - normal * mean_dot);
+    const float normal = (as_float(x[first + c]) - mean) * inverse;
+    const float g = as_float(dy[first + c]) * scale[c];
+    dx[first + c] = stored_as<Number>(inverse * (g - mean_gradient - normal * mean_dot));
   }
 }
 
-__global__ void row_statistics_kernel(const float* x, std::int64_t columns, float* mean, float* variance) {
+template <class Number>
+__global__ void row_statistics_kernel(const Number* x, std::int64_t columns, float* mean, float* variance) {
   float own_mean = 0, own_variance = 0;
   row_statistics(x + std::int64_t{blockIdx.x} * columns, columns, own_mean, own_variance);
   if (threadIdx.x > 0) return;
@@ -223,43 +236,52 @@ __global__ void row_statistics_kernel(const float* x, std::int64_t columns, floa
 }
 
 /// 1 / sqrt(mean of the squares + epsilon) of one row, by one block.
-__device__ float inverse_root(const float* row, std::int64_t columns) {
+template <class Number>
+__device__ float inverse_root(const Number* row, std::int64_t columns) {
   Pair own{};
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(row[c] * row[c]);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(as_float(row[c]) * as_float(row[c]));
   return inverse_deviation(block_sum(own).a.high / static_cast<float>(columns));
 }
 
-__global__ void root_norm_kernel(const float* x, const float* scale, std::int64_t columns, float* y) {
+template <class Number>
+__global__ void root_norm_kernel(const Number* x, const float* scale, std::int64_t columns, Number* y) {
   const std::int64_t first = std::int64_t{blockIdx.x} * columns;
   const float inverse = inverse_root(x + first, columns);
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) y[first + c] = x[first + c] * inverse * scale[c];
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    y[first + c] = stored_as<Number>(as_float(x[first + c]) * inverse * scale[c]);
+  }
 }
 
-__global__ void root_norm_input_gradient_kernel(const float* x, const float* scale, const float* dy,
-                                                std::int64_t columns, float* dx) {
+template <class Number>
+__global__ void root_norm_input_gradient_kernel(const Number* x, const float* scale, const Number* dy,
+                                                std::int64_t columns, Number* dx) {
   const std::int64_t first = std::int64_t{blockIdx.x} * columns;
   const float inverse = inverse_root(x + first, columns);
   Pair own{};
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
-    own.a.add(dy[first + c] * scale[c] * (x[first + c] * inverse));
+    own.a.add(as_float(dy[first + c]) * scale[c] * (as_float(x[first + c]) * inverse));
   }
   const float mean = block_sum(own).a.high / static_cast<float>(columns);
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
-    dx[first + c] = inverse * (dy[first + c] * scale[c] - x[first + c] * inverse * mean);
+    const float g = as_float(dy[first + c]) * scale[c];
+    dx[first + c] = stored_as<Number>(inverse * (g - as_float(x[first + c]) * inverse * mean));
   }
 }
 
-__global__ void inverse_roots_kernel(const float* x, std::int64_t columns, float* inverse) {
+template <class Number>
+__global__ void inverse_roots_kernel(const Number* x, std::int64_t columns, float* inverse) {
   const float own = inverse_root(x + std::int64_t{blockIdx.x} * columns, columns);
   if (threadIdx.x == 0) inverse[blockIdx.x] = own;
 }
 
 /// The gradient's product with normal x, by roots of the rows.
+template <class Number>
 struct RootGradientOf {
-  const float *x, *dy, *inverse;
+  const Number *x, *dy;
+  const float* inverse;
   std::int64_t columns;
   __device__ Terms operator()(std::int64_t r, std::int64_t c) const {
-    return {dy[r * columns + c] * x[r * columns + c] * inverse[r], 0};
+    return {as_float(dy[r * columns + c]) * as_float(x[r * columns + c]) * inverse[r], 0};
   }
 };
 
@@ -277,24 +299,32 @@ __device__ float block_max(float own) {
   return all;
 }
 
-__global__ void softmax_kernel(const float* x, std::int64_t columns, float* y) {
+template <class From, class To>
+__global__ void softmax_kernel(const From* x, std::int64_t columns, To* y) {
   const std::int64_t first = std::int64_t{blockIdx.x} * columns;
   float own_largest = -INFINITY;
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own_largest = fmaxf(own_largest, x[first + c]);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    own_largest = fmaxf(own_largest, as_float(x[first + c]));
+  }
   const float largest = block_max(own_largest);
   Pair own{};
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(expf(x[first + c] - largest));
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(expf(as_float(x[first + c]) - largest));
   const float sum = block_sum(own).a.high;
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) y[first + c] = expf(x[first + c] - largest) / sum;
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    y[first + c] = stored_as<To>(expf(as_float(x[first + c]) - largest) / sum);
+  }
 }
 
-__global__ void softmax_gradient_kernel(const float* y, const float* dy, std::int64_t columns, float* dx) {
+template <class From, class To>
+__global__ void softmax_gradient_kernel(const From* y, const From* dy, std::int64_t columns, To* dx) {
   const std::int64_t first = std::int64_t{blockIdx.x} * columns;
   Pair own{};
-  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) own.a.add(y[first + c] * dy[first + c]);
+  for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
+    own.a.add(as_float(y[first + c]) * as_float(dy[first + c]));
+  }
   const float dot = block_sum(own).a.high;
   for (std::int64_t c = threadIdx.x; c < columns; c += block_threads) {
-    dx[first + c] = y[first + c] * (dy[first + c] - dot);
+    dx[first + c] = stored_as<To>(as_float(y[first + c]) * (as_float(dy[first + c]) - dot));
   }
 }
 
@@ -304,27 +334,28 @@ std::int64_t column_sums_scratch(RowSizes s) {
   return chunks_of(s) * s.columns * static_cast<std::int64_t>(sizeof(Pair));
 }
 
-void column_sums(const float* x, RowSizes s, void* scratch, float* sums, cudaStream_t stream) {
-  sum_columns(s, static_cast<Pair*>(scratch), stream, SumOf<float>{x, s.columns}, StoreSum{sums});
+template <class Number>
+void column_sums(const Number* x, RowSizes s, void* scratch, float* sums, cudaStream_t stream) {
+  sum_columns(s, static_cast<Pair*>(scratch), stream, SumOf<Number>{x, s.columns}, StoreSum{sums});
 }
-
-void column_sums(const Bf16* x, RowSizes s, void* scratch, float* sums, cudaStream_t stream) {
-  sum_columns(s, static_cast<Pair*>(scratch), stream, SumOf<Bf16>{x, s.columns}, StoreSum{sums});
-}
+template void column_sums(const float*, RowSizes, void*, float*, cudaStream_t);
+template void column_sums(const Bf16*, RowSizes, void*, float*, cudaStream_t);
 
 std::int64_t column_norm_scratch(RowSizes s) {
   return column_sums_scratch(s) + s.columns * static_cast<std::int64_t>(sizeof(Pair) + 2 * sizeof(float));
 }
 
-void batch_norm(const float* x, const float* scale, const float* shift, RowSizes s, void* scratch, float* running,
-                float* y, cudaStream_t stream) {
+template <class Number>
+void batch_norm(const Number* x, const float* scale, const float* shift, RowSizes s, void* scratch, float* running,
+                Number* y, cudaStream_t stream) {
   const ColumnScratch own(scratch, s);
   column_statistics(x, s, own, stream);
   const std::int64_t columns = s.columns;
   const float *mean = own.mean, *variance = own.variance;
   for_each(s.rows * columns, stream, [=] __device__(std::int64_t i) {
     const std::int64_t c = i % columns;
-    y[i] = (x[i] - mean[c]) * inverse_deviation(variance[c]) * scale[c] + shift[c];
+    const float normal = (as_float(x[i]) - mean[c]) * inverse_deviation(variance[c]);
+    y[i] = stored_as<Number>(normal * scale[c] + shift[c]);
   });
   if (running == nullptr) return;
   for_each(columns, stream, [=] __device__(std::int64_t c) {
@@ -332,85 +363,124 @@ void batch_norm(const float* x, const float* scale, const float* shift, RowSizes
     running[columns + c] += running_share * (variance[c] - running[columns + c]);
   });
 }
+template void batch_norm(const float*, const float*, const float*, RowSizes, void*, float*, float*, cudaStream_t);
+template void batch_norm(const Bf16*, const float*, const float*, RowSizes, void*, float*, Bf16*, cudaStream_t);
 
-void batch_norm_input_gradient(const float* x, const float* scale, const float* dy, RowSizes s, void* scratch,
-                               float* dx, cudaStream_t stream) {
+template <class Number>
+void batch_norm_input_gradient(const Number* x, const float* scale, const Number* dy, RowSizes s, void* scratch,
+                               Number* dx, cudaStream_t stream) {
   const ColumnScratch own(scratch, s);
   column_statistics(x, s, own, stream);
-  sum_columns(s, own.partials, stream, GradientOf{x, dy, own.mean, own.variance, s.columns}, StorePair{own.sums});
+  sum_columns(s, own.partials, stream, GradientOf<Number>{x, dy, own.mean, own.variance, s.columns},
+              StorePair{own.sums});
   const std::int64_t columns = s.columns;
   const auto rows = static_cast<float>(s.rows);
   const float *mean = own.mean, *variance = own.variance;
   const Pair* sums = own.sums;
   for_each(s.rows * columns, stream, [=] __device__(std::int64_t i) {
     const std::int64_t c = i % columns;
-    const float inverse = inverse_deviation(variance[c]), normal = (x[i] - mean[c]) * inverse;
+    const float inverse = inverse_deviation(variance[c]), normal = (as_float(x[i]) - mean[c]) * inverse;
     const float mean_gradient = sums[c].a.high / rows, mean_dot = sums[c].b.high / rows;
-    dx[i] = scale[c] * inverse * (dy[i] - mean_gradient - normal * mean_dot);
+    dx[i] = stored_as<Number>(scale[c] * inverse * (as_float(dy[i]) - mean_gradient - normal * mean_dot));
   });
 }
+template void batch_norm_input_gradient(const float*, const float*, const float*, RowSizes, void*, float*,
+                                        cudaStream_t);
+template void batch_norm_input_gradient(const Bf16*, const float*, const Bf16*, RowSizes, void*, Bf16*, cudaStream_t);
 
-void batch_norm_weight_gradient(const float* x, const float* dy, RowSizes s, void* scratch, float* dscale,
+template <class Number>
+void batch_norm_weight_gradient(const Number* x, const Number* dy, RowSizes s, void* scratch, float* dscale,
                                 float* dshift, cudaStream_t stream) {
   const ColumnScratch own(scratch, s);
   column_statistics(x, s, own, stream);
-  sum_columns(s, own.partials, stream, GradientOf{x, dy, own.mean, own.variance, s.columns},
+  sum_columns(s, own.partials, stream, GradientOf<Number>{x, dy, own.mean, own.variance, s.columns},
               StoreWeightGradients{dscale, dshift});
 }
+template void batch_norm_weight_gradient(const float*, const float*, RowSizes, void*, float*, float*, cudaStream_t);
+template void batch_norm_weight_gradient(const Bf16*, const Bf16*, RowSizes, void*, float*, float*, cudaStream_t);
 
-void layer_norm(const float* x, const float* scale, const float* shift, RowSizes s, float* y, cudaStream_t stream) {
-  launch_blocks(layer_norm_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, shift, s.columns, y);
+template <class Number>
+void layer_norm(const Number* x, const float* scale, const float* shift, RowSizes s, Number* y, cudaStream_t stream) {
+  launch_blocks(layer_norm_kernel<Number>, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, shift,
+                s.columns, y);
 }
+template void layer_norm(const float*, const float*, const float*, RowSizes, float*, cudaStream_t);
+template void layer_norm(const Bf16*, const float*, const float*, RowSizes, Bf16*, cudaStream_t);
 
-void layer_norm_input_gradient(const float* x, const float* scale, const float* dy, RowSizes s, float* dx,
+template <class Number>
+void layer_norm_input_gradient(const Number* x, const float* scale, const Number* dy, RowSizes s, Number* dx,
                                cudaStream_t stream) {
-  launch_blocks(layer_norm_input_gradient_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, dy,
-                s.columns, dx);
+  launch_blocks(layer_norm_input_gradient_kernel<Number>, static_cast<unsigned>(s.rows), block_threads, stream, x,
+                scale, dy, s.columns, dx);
 }
+template void layer_norm_input_gradient(const float*, const float*, const float*, RowSizes, float*, cudaStream_t);
+template void layer_norm_input_gradient(const Bf16*, const float*, const Bf16*, RowSizes, Bf16*, cudaStream_t);
 
 std::int64_t layer_norm_weight_scratch(RowSizes s) {
   return column_sums_scratch(s) + s.rows * static_cast<std::int64_t>(2 * sizeof(float));
 }
 
-void layer_norm_weight_gradient(const float* x, const float* dy, RowSizes s, void* scratch, float* dscale,
+template <class Number>
+void layer_norm_weight_gradient(const Number* x, const Number* dy, RowSizes s, void* scratch, float* dscale,
                                 float* dshift, cudaStream_t stream) {
   auto* partials = static_cast<Pair*>(scratch);
   auto* mean = reinterpret_cast<float*>(partials + chunks_of(s) * s.columns);
   float* variance = mean + s.rows;
-  launch_blocks(row_statistics_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns, mean,
+  launch_blocks(row_statistics_kernel<Number>, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns, mean,
                 variance);
-  sum_columns(s, partials, stream, RowGradientOf{x, dy, mean, variance, s.columns},
+  sum_columns(s, partials, stream, RowGradientOf<Number>{x, dy, mean, variance, s.columns},
               StoreWeightGradients{dscale, dshift});
 }
+template void layer_norm_weight_gradient(const float*, const float*, RowSizes, void*, float*, float*, cudaStream_t);
+template void layer_norm_weight_gradient(const Bf16*, const Bf16*, RowSizes, void*, float*, float*, cudaStream_t);
 
-void root_norm(const float* x, const float* scale, RowSizes s, float* y, cudaStream_t stream) {
-  launch_blocks(root_norm_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, s.columns, y);
+template <class Number>
+void root_norm(const Number* x, const float* scale, RowSizes s, Number* y, cudaStream_t stream) {
+  launch_blocks(root_norm_kernel<Number>, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, s.columns, y);
 }
+template void root_norm(const float*, const float*, RowSizes, float*, cudaStream_t);
+template void root_norm(const Bf16*, const float*, RowSizes, Bf16*, cudaStream_t);
 
-void root_norm_input_gradient(const float* x, const float* scale, const float* dy, RowSizes s, float* dx,
+template <class Number>
+void root_norm_input_gradient(const Number* x, const float* scale, const Number* dy, RowSizes s, Number* dx,
                               cudaStream_t stream) {
-  launch_blocks(root_norm_input_gradient_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, scale, dy,
-                s.columns, dx);
+  launch_blocks(root_norm_input_gradient_kernel<Number>, static_cast<unsigned>(s.rows), block_threads, stream, x, scale,
+                dy, s.columns, dx);
 }
+template void root_norm_input_gradient(const float*, const float*, const float*, RowSizes, float*, cudaStream_t);
+template void root_norm_input_gradient(const Bf16*, const float*, const Bf16*, RowSizes, Bf16*, cudaStream_t);
 
 std::int64_t root_norm_weight_scratch(RowSizes s) {
   return column_sums_scratch(s) + s.rows * static_cast<std::int64_t>(sizeof(float));
 }
 
-void root_norm_weight_gradient(const float* x, const float* dy, RowSizes s, void* scratch, float* dscale,
+template <class Number>
+void root_norm_weight_gradient(const Number* x, const Number* dy, RowSizes s, void* scratch, float* dscale,
                                cudaStream_t stream) {
   auto* partials = static_cast<Pair*>(scratch);
   auto* inverse = reinterpret_cast<float*>(partials + chunks_of(s) * s.columns);
-  launch_blocks(inverse_roots_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns, inverse);
-  sum_columns(s, partials, stream, RootGradientOf{x, dy, inverse, s.columns}, StoreSum{dscale});
+  launch_blocks(inverse_roots_kernel<Number>, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns,
+                inverse);
+  sum_columns(s, partials, stream, RootGradientOf<Number>{x, dy, inverse, s.columns}, StoreSum{dscale});
 }
+template void root_norm_weight_gradient(const float*, const float*, RowSizes, void*, float*, cudaStream_t);
+template void root_norm_weight_gradient(const Bf16*, const Bf16*, RowSizes, void*, float*, cudaStream_t);
 
-void softmax(const float* x, RowSizes s, float* y, cudaStream_t stream) {
-  launch_blocks(softmax_kernel, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns, y);
+template <class From, class To>
+void softmax(const From* x, RowSizes s, To* y, cudaStream_t stream) {
+  launch_blocks(softmax_kernel<From, To>, static_cast<unsigned>(s.rows), block_threads, stream, x, s.columns, y);
 }
+template void softmax(const float*, RowSizes, float*, cudaStream_t);
+template void softmax(const Bf16*, RowSizes, float*, cudaStream_t);
+template void softmax(const Bf16*, RowSizes, Bf16*, cudaStream_t);
 
-void softmax_gradient(const float* y, const float* dy, RowSizes s, float* dx, cudaStream_t stream) {
-  launch_blocks(softmax_gradient_kernel, static_cast<unsigned>(s.rows), block_threads, stream, y, dy, s.columns, dx);
+template <class From, class To>
+void softmax_gradient(const From* y, const From* dy, RowSizes s, To* dx, cudaStream_t stream) {
+  launch_blocks(softmax_gradient_kernel<From, To>, static_cast<unsigned>(s.rows), block_threads, stream, y, dy,
+                s.columns, dx);
 }
+template void softmax_gradient(const float*, const float*, RowSizes, float*, cudaStream_t);
+template void softmax_gradient(const float*, const float*, RowSizes, Bf16*, cudaStream_t);
+template void softmax_gradient(const Bf16*, const Bf16*, RowSizes, Bf16*, cudaStream_t);
 
 }  // namespace plimsoll::launch

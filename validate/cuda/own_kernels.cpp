@@ -2,6 +2,7 @@
 
 #include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
+#include "validate/cuda/narrow_kernels.h"
 
 namespace plimsoll::cuda_kernels {
 namespace {
@@ -33,53 +34,41 @@ RowSizes rows_of(const Graph& graph, const Op& op) {
 // --- elementwise
 
 CudaKernel relu(const Graph& graph, const Op& op, const Libraries&) {
-  const std::int64_t n = numbers_of(graph, op);
-  if (is_bf16(graph[op.inputs[0]])) {
+  return by_number(graph[op.inputs[0]], [n = numbers_of(graph, op)]<class Number>(Number) {
     return plain_kernel(
-        [n](const Arguments& a, cudaStream_t s) { launch::relu(a.in_as<Bf16>(0), a.out_as<Bf16>(), n, s); });
-  }
-  return plain_kernel([n](const Arguments& a, cudaStream_t s) { launch::relu(a.in(0), a.out(), n, s); });
+        [n](const Arguments& a, cudaStream_t s) { launch::relu(a.in_as<Number>(0), a.out_as<Number>(), n, s); });
+  });
 }
 
 CudaKernel relu_gradient(const Graph& graph, const Op& op, const Libraries&) {
-  const std::int64_t n = numbers_of(graph, op);
-  if (is_bf16(graph[op.inputs[0]])) {
+  return by_number(graph[op.inputs[0]], [n = numbers_of(graph, op)]<class Number>(Number) {
     return plain_kernel([n](const Arguments& a, cudaStream_t s) {
-      launch::relu_gradient(a.in_as<Bf16>(0), a.in_as<Bf16>(1), a.out_as<Bf16>(), n, s);
+      launch::relu_gradient(a.in_as<Number>(0), a.in_as<Number>(1), a.out_as<Number>(), n, s);
     });
-  }
-  return plain_kernel(
-      [n](const Arguments& a, cudaStream_t s) { launch::relu_gradient(a.in(0), a.in(1), a.out(), n, s); });
+  });
 }
 
 CudaKernel gelu(const Graph& graph, const Op& op, const Libraries&) {
-  const std::int64_t n = numbers_of(graph, op);
-  if (is_bf16(graph[op.inputs[0]])) {
+  return by_number(graph[op.inputs[0]], [n = numbers_of(graph, op)]<class Number>(Number) {
     return plain_kernel(
-        [n](const Arguments& a, cudaStream_t s) { launch::gelu(a.in_as<Bf16>(0), a.out_as<Bf16>(), n, s); });
-  }
-  return plain_kernel([n](const Arguments& a, cudaStream_t s) { launch::gelu(a.in(0), a.out(), n, s); });
+        [n](const Arguments& a, cudaStream_t s) { launch::gelu(a.in_as<Number>(0), a.out_as<Number>(), n, s); });
+  });
 }
 
 CudaKernel gelu_gradient(const Graph& graph, const Op& op, const Libraries&) {
-  const std::int64_t n = numbers_of(graph, op);
-  if (is_bf16(graph[op.inputs[0]])) {
+  return by_number(graph[op.inputs[0]], [n = numbers_of(graph, op)]<class Number>(Number) {
     return plain_kernel([n](const Arguments& a, cudaStream_t s) {
-      launch::gelu_gradient(a.in_as<Bf16>(0), a.in_as<Bf16>(1), a.out_as<Bf16>(), n, s);
+      launch::gelu_gradient(a.in_as<Number>(0), a.in_as<Number>(1), a.out_as<Number>(), n, s);
     });
-  }
-  return plain_kernel(
-      [n](const Arguments& a, cudaStream_t s) { launch::gelu_gradient(a.in(0), a.in(1), a.out(), n, s); });
+  });
 }
 
 CudaKernel add(const Graph& graph, const Op& op, const Libraries&) {
-  const std::int64_t n = numbers_of(graph, op);
-  if (is_bf16(graph[op.inputs[0]])) {
+  return by_number(graph[op.inputs[0]], [n = numbers_of(graph, op)]<class Number>(Number) {
     return plain_kernel([n](const Arguments& a, cudaStream_t s) {
-      launch::add(a.in_as<Bf16>(0), a.in_as<Bf16>(1), a.out_as<Bf16>(), n, s);
+      launch::add(a.in_as<Number>(0), a.in_as<Number>(1), a.out_as<Number>(), n, s);
     });
-  }
-  return plain_kernel([n](const Arguments& a, cudaStream_t s) { launch::add(a.in(0), a.in(1), a.out(), n, s); });
+  });
 }
 
 CudaKernel optimizer(const Graph& graph, const Op& op, const Libraries&) {
@@ -102,69 +91,101 @@ CudaKernel optimizer(const Graph& graph, const Op& op, const Libraries&) {
 
 CudaKernel softmax(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel([r](const Arguments& a, cudaStream_t s) { launch::softmax(a.in(0), r, a.out(), s); });
+  if (is_bf16(graph[op.inputs[0]]) && !is_bf16(graph[op.outputs[0]])) {
+    return plain_kernel([r](const Arguments& a, cudaStream_t s) { launch::softmax(a.in_as<Bf16>(0), r, a.out(), s); });
+  }
+  return by_number(graph[op.inputs[0]], [r]<class Number>(Number) {
+    return plain_kernel(
+        [r](const Arguments& a, cudaStream_t s) { launch::softmax(a.in_as<Number>(0), r, a.out_as<Number>(), s); });
+  });
 }
 
 CudaKernel softmax_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel(
-      [r](const Arguments& a, cudaStream_t s) { launch::softmax_gradient(a.in(0), a.in(1), r, a.out(), s); });
+  if (!is_bf16(graph[op.inputs[0]]) && is_bf16(graph[op.outputs[0]])) {
+    return plain_kernel([r](const Arguments& a, cudaStream_t s) {
+      launch::softmax_gradient(a.in(0), a.in(1), r, a.out_as<Bf16>(), s);
+    });
+  }
+  return by_number(graph[op.inputs[0]], [r]<class Number>(Number) {
+    return plain_kernel([r](const Arguments& a, cudaStream_t s) {
+      launch::softmax_gradient(a.in_as<Number>(0), a.in_as<Number>(1), r, a.out_as<Number>(), s);
+    });
+  });
 }
 
 CudaKernel cross_entropy_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel([r](const Arguments& a, cudaStream_t s) {
-    launch::cross_entropy_gradient(a.in(0), r.rows, r.columns, a.out(), s);
+  return by_number(graph[op.outputs[0]], [r]<class Number>(Number) {
+    return plain_kernel([r](const Arguments& a, cudaStream_t s) {
+      launch::cross_entropy_gradient(a.in(0), r.rows, r.columns, a.out_as<Number>(), s);
+    });
   });
 }
 
 CudaKernel batch_norm(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel(
-      [r](const Arguments& a, cudaStream_t s) {
-        launch::batch_norm(a.in(0), a.in(1), a.in(2), r, a.scratch, a.statistics, a.out(), s);
-      },
-      Bytes{launch::column_norm_scratch(r)});
+  return by_number(graph[op.inputs[0]], [r]<class Number>(Number) {
+    return plain_kernel(
+        [r](const Arguments& a, cudaStream_t s) {
+          launch::batch_norm(a.in_as<Number>(0), a.in(1), a.in(2), r, a.scratch, a.statistics, a.out_as<Number>(), s);
+        },
+        Bytes{launch::column_norm_scratch(r)});
+  });
 }
 
 CudaKernel batch_norm_input_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel(
-      [r](const Arguments& a, cudaStream_t s) {
-        launch::batch_norm_input_gradient(a.in(0), a.in(1), a.in(2), r, a.scratch, a.out(), s);
-      },
-      Bytes{launch::column_norm_scratch(r)});
+  return by_number(graph[op.inputs[0]], [r]<class Number>(Number) {
+    return plain_kernel(
+        [r](const Arguments& a, cudaStream_t s) {
+          launch::batch_norm_input_gradient(a.in_as<Number>(0), a.in(1), a.in_as<Number>(2), r, a.scratch,
+                                            a.out_as<Number>(), s);
+        },
+        Bytes{launch::column_norm_scratch(r)});
+  });
 }
 
 CudaKernel batch_norm_weight_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel(
-      [r](const Arguments& a, cudaStream_t s) {
-        launch::batch_norm_weight_gradient(a.in(0), a.in(1), r, a.scratch, a.out(0), a.out(1), s);
-      },
-      Bytes{launch::column_norm_scratch(r)});
+  return by_number(graph[op.inputs[0]], [r]<class Number>(Number) {
+    return plain_kernel(
+        [r](const Arguments& a, cudaStream_t s) {
+          launch::batch_norm_weight_gradient(a.in_as<Number>(0), a.in_as<Number>(1), r, a.scratch, a.out(0), a.out(1),
+                                             s);
+        },
+        Bytes{launch::column_norm_scratch(r)});
+  });
 }
 
 CudaKernel layer_norm(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel(
-      [r](const Arguments& a, cudaStream_t s) { launch::layer_norm(a.in(0), a.in(1), a.in(2), r, a.out(), s); });
+  return by_number(graph[op.inputs[0]], [r]<class Number>(Number) {
+    return plain_kernel([r](const Arguments& a, cudaStream_t s) {
+      launch::layer_norm(a.in_as<Number>(0), a.in(1), a.in(2), r, a.out_as<Number>(), s);
+    });
+  });
 }
 
 CudaKernel layer_norm_input_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel([r](const Arguments& a, cudaStream_t s) {
-    launch::layer_norm_input_gradient(a.in(0), a.in(1), a.in(2), r, a.out(), s);
+  return by_number(graph[op.inputs[0]], [r]<class Number>(Number) {
+    return plain_kernel([r](const Arguments& a, cudaStream_t s) {
+      launch::layer_norm_input_gradient(a.in_as<Number>(0), a.in(1), a.in_as<Number>(2), r, a.out_as<Number>(), s);
+    });
   });
 }
 
 CudaKernel layer_norm_weight_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const RowSizes r = rows_of(graph, op);
-  return plain_kernel(
-      [r](const Arguments& a, cudaStream_t s) {
-        launch::layer_norm_weight_gradient(a.in(0), a.in(1), r, a.scratch, a.out(0), a.out(1), s);
-      },
-      Bytes{launch::layer_norm_weight_scratch(r)});
+  return by_number(graph[op.inputs[0]], [r]<class Number>(Number) {
+    return plain_kernel(
+        [r](const Arguments& a, cudaStream_t s) {
+          launch::layer_norm_weight_gradient(a.in_as<Number>(0), a.in_as<Number>(1), r, a.scratch, a.out(0), a.out(1),
+                                             s);
+        },
+        Bytes{launch::layer_norm_weight_scratch(r)});
+  });
 }
 
 // --- pooling
@@ -172,22 +193,30 @@ CudaKernel layer_norm_weight_gradient(const Graph& graph, const Op& op, const Li
 CudaKernel max_pool_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const Tensor &x = graph[op.inputs[0]], &y = graph[op.inputs[1]];
   const PoolSizes p{x.shape[0], x.shape[1], x.shape[2], x.shape[3], y.shape[1], y.shape[2]};
-  return plain_kernel(
-      [p](const Arguments& a, cudaStream_t s) { launch::max_pool_gradient(a.in(0), a.in(1), p, a.out(), s); });
+  return by_number(x, [p]<class Number>(Number) {
+    return plain_kernel([p](const Arguments& a, cudaStream_t s) {
+      launch::max_pool_gradient(a.in_as<Number>(0), a.in_as<Number>(1), p, a.out_as<Number>(), s);
+    });
+  });
 }
 
 CudaKernel average_pool(const Graph& graph, const Op& op, const Libraries&) {
   const Tensor& x = graph[op.inputs[0]];
   const std::int64_t batch = x.shape[0], pixels = x.shape[1] * x.shape[2], channels = x.shape[3];
-  return plain_kernel(
-      [=](const Arguments& a, cudaStream_t s) { launch::average_pool(a.in(0), batch, pixels, channels, a.out(), s); });
+  return by_number(x, [=]<class Number>(Number) {
+    return plain_kernel([=](const Arguments& a, cudaStream_t s) {
+      launch::average_pool(a.in_as<Number>(0), batch, pixels, channels, a.out_as<Number>(), s);
+    });
+  });
 }
 
 CudaKernel average_pool_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const Tensor& x = graph[op.outputs[0]];
   const std::int64_t batch = x.shape[0], pixels = x.shape[1] * x.shape[2], channels = x.shape[3];
-  return plain_kernel([=](const Arguments& a, cudaStream_t s) {
-    launch::average_pool_gradient(a.in(0), batch, pixels, channels, a.out(), s);
+  return by_number(x, [=]<class Number>(Number) {
+    return plain_kernel([=](const Arguments& a, cudaStream_t s) {
+      launch::average_pool_gradient(a.in_as<Number>(0), batch, pixels, channels, a.out_as<Number>(), s);
+    });
   });
 }
 
@@ -204,22 +233,24 @@ plain::EmbeddingSizes embedding_sizes(const Tensor& token, const Tensor& table, 
 CudaKernel embedding(const Graph& graph, const Op& op, const Libraries&) {
   const bool has_positions = op.inputs.size() > 2;
   const auto e = embedding_sizes(graph[op.inputs[0]], graph[op.inputs[1]], graph[op.inputs.back()]);
-  if (!has_positions) {
-    return plain_kernel(
-        [e](const Arguments& a, cudaStream_t s) { launch::embedding(tokens(a), a.in(1), nullptr, e, a.out(), s); });
-  }
-  return plain_kernel(
-      [e](const Arguments& a, cudaStream_t s) { launch::embedding(tokens(a), a.in(1), a.in(2), e, a.out(), s); });
+  return by_number(graph[op.outputs[0]], [e, has_positions]<class Number>(Number) {
+    return plain_kernel([e, has_positions](const Arguments& a, cudaStream_t s) {
+      launch::embedding(tokens(a), a.in(1), has_positions ? a.in(2) : nullptr, e, a.out_as<Number>(), s);
+    });
+  });
 }
 
 CudaKernel embedding_weight_gradient(const Graph& graph, const Op& op, const Libraries&) {
+  const bool has_positions = op.outputs.size() > 1;
   const auto e = embedding_sizes(graph[op.inputs[0]], graph[op.outputs[0]], graph[op.outputs.back()]);
-  return plain_kernel(
-      [e, has_positions = op.outputs.size() > 1](const Arguments& a, cudaStream_t s) {
-        float* dpositions = has_positions ? a.out(1) : nullptr;
-        launch::embedding_weight_gradient(tokens(a), a.in(1), e, a.scratch, a.out(0), dpositions, s);
-      },
-      Bytes{launch::embedding_gradient_scratch(e)});
+  return by_number(graph[op.inputs[1]], [e, has_positions]<class Number>(Number) {
+    return plain_kernel(
+        [e, has_positions](const Arguments& a, cudaStream_t s) {
+          float* dpositions = has_positions ? a.out(1) : nullptr;
+          launch::embedding_weight_gradient(tokens(a), a.in_as<Number>(1), e, a.scratch, a.out(0), dpositions, s);
+        },
+        Bytes{launch::embedding_gradient_scratch(e)});
+  });
 }
 
 CudaKernel fused_attention(const Graph& graph, const Op& op, const Libraries&) {
@@ -237,15 +268,21 @@ CudaKernel fused_attention_backward(const Graph& graph, const Op& op, const Libr
 CudaKernel lstm_cell(const Graph& graph, const Op& op, const Libraries&) {
   const Tensor& gates = graph[op.inputs[0]];
   const std::int64_t batch = gates.shape[0], width = gates.shape[1] / 4;
-  return plain_kernel(
-      [=](const Arguments& a, cudaStream_t s) { launch::lstm_cell(a.in(0), a.in(1), batch, width, a.out(), s); });
+  return by_number(gates, [=]<class Number>(Number) {
+    return plain_kernel([=](const Arguments& a, cudaStream_t s) {
+      launch::lstm_cell(a.in_as<Number>(0), a.in_as<Number>(1), batch, width, a.out_as<Number>(), s);
+    });
+  });
 }
 
 CudaKernel lstm_cell_gradient(const Graph& graph, const Op& op, const Libraries&) {
   const Tensor& gates = graph[op.inputs[1]];
   const std::int64_t batch = gates.shape[0], width = gates.shape[1] / 4;
-  return plain_kernel([=](const Arguments& a, cudaStream_t s) {
-    launch::lstm_cell_gradient(a.in(0), a.in(1), a.in(2), batch, width, a.out(), s);
+  return by_number(gates, [=]<class Number>(Number) {
+    return plain_kernel([=](const Arguments& a, cudaStream_t s) {
+      launch::lstm_cell_gradient(a.in_as<Number>(0), a.in_as<Number>(1), a.in_as<Number>(2), batch, width,
+                                 a.out_as<Number>(), s);
+    });
   });
 }
 

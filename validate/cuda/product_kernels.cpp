@@ -83,26 +83,31 @@ CudaKernel linear_weight_gradient(const Graph& graph, const Op& op, const Librar
                                                          .numbers = number_type(x),
                                                          .made = CUDA_R_32F},
                                             libraries);
-  CudaKernel kernel = turned ? of_inputs(product, 1, 0) : of_inputs(product, 0, 1);
+  const CudaKernel kernel = turned ? of_inputs(product, 1, 0) : of_inputs(product, 0, 1);
   if (op.outputs.size() == 1) return kernel;
-  kernel.run = [matrix = kernel.run, rows, n, is_narrow = is_bf16(x)](const KernelArguments& a, const Queue& queue) {
-    matrix(a, queue);
-    if (is_narrow) return launch::column_sums(a.in_as<Bf16>(1), {rows, n}, a.scratch, a.out(1), queue.stream);
-    launch::column_sums(a.in(1), {rows, n}, a.scratch, a.out(1), queue.stream);  // after the product is done
-  };
-  kernel.scratch = std::max(kernel.scratch, Bytes{launch::column_sums_scratch({rows, n})});
-  return kernel;
+  return by_number(x, [=]<class Number>(Number) {
+    return CudaKernel{[matrix = kernel.run, rows, n](const KernelArguments& a, const Queue& queue) {
+                        matrix(a, queue);  // the scratch is free when the product is done
+                        launch::column_sums(a.in_as<Number>(1), {rows, n}, a.scratch, a.out(1), queue.stream);
+                      },
+                      std::max(kernel.scratch, Bytes{launch::column_sums_scratch({rows, n})})};
+  });
 }
 
 /// Hidden half: dgates W^T; cell half: what reaches the new cell, times the forget gate.
 CudaKernel lstm_state_gradient(const Graph& graph, const Op& op, const Libraries& libraries) {
   const std::int64_t batch = graph[op.inputs[0]].shape[0], width = graph[op.inputs[0]].shape[1] / 4;
-  const SharedProduct product = input_gradient(batch, width, 4 * width, 2 * width, CUDA_R_32F, libraries);
-  return {[product, batch, width](const KernelArguments& a, const Queue& queue) {
-            product->run(a.in(0), a.in(1), a.out(), nullptr, a.scratch, queue);
-            launch::lstm_cell_half(a.in(2), a.in(3), a.in(4), batch, width, a.out(), queue.stream);
-          },
-          product->scratch()};
+  const Tensor& dgates = graph[op.inputs[0]];
+  const SharedProduct product = input_gradient(batch, width, 4 * width, 2 * width, number_type(dgates), libraries);
+  const CudaKernel hidden = with_rounded_parameters(graph, op, of_inputs(product, 0, 1));
+  return by_number(dgates, [=]<class Number>(Number) {
+    return CudaKernel{[run = hidden.run, batch, width](const KernelArguments& a, const Queue& queue) {
+                        run(a, queue);
+                        launch::lstm_cell_half(a.in_as<Number>(2), a.in_as<Number>(3), a.in_as<Number>(4), batch, width,
+                                               a.out_as<Number>(), queue.stream);
+                      },
+                      hidden.scratch};
+  });
 }
 
 }  // namespace plimsoll::cuda_kernels

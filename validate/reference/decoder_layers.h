@@ -34,10 +34,11 @@ struct PairRotation {
     sine = back ? -std::sin(angle) : std::sin(angle);
   }
 
-  PLIMSOLL_ON_BOTH void turn(const float* x, float* y, std::int64_t half) const {
-    const float first = x[0], second = x[half];
-    y[0] = first * cosine - second * sine;
-    y[half] = second * cosine + first * sine;
+  template <class Number>
+  PLIMSOLL_ON_BOTH void turn(const Number* x, Number* y, std::int64_t half) const {
+    const float first = as_float(x[0]), second = as_float(x[half]);
+    y[0] = stored_as<Number>(first * cosine - second * sine);
+    y[half] = stored_as<Number>(second * cosine + first * sine);
   }
 };
 

@@ -62,50 +62,56 @@ PLIMSOLL_ON_BOTH inline float share_of_choice(const float* chances, const Expert
 }
 
 /// Number i of the rows of experts.
-PLIMSOLL_ON_BOTH inline float sent_to_expert(const ExpertSizes& s, const ExpertChoice& c, const float* x,
+template <class Number>
+PLIMSOLL_ON_BOTH inline float sent_to_expert(const ExpertSizes& s, const ExpertChoice& c, const Number* x,
                                              std::int64_t i) {
   const std::int32_t choice = c.choice[i / s.width];
-  return choice < 0 ? 0 : x[choice / s.top * s.width + i % s.width];
+  return choice < 0 ? 0 : as_float(x[choice / s.top * s.width + i % s.width]);
 }
 
 /// Number i of a token's gradient: the sum of what its rows have.
-PLIMSOLL_ON_BOTH inline float back_from_experts(const ExpertSizes& s, const ExpertChoice& c, const float* dy,
+template <class Number>
+PLIMSOLL_ON_BOTH inline float back_from_experts(const ExpertSizes& s, const ExpertChoice& c, const Number* dy,
                                                 std::int64_t i) {
   float sum = 0;
   for (std::int64_t k = 0; k < s.top; ++k) {
     const std::int64_t row = c.row(s, i / s.width * s.top + k);
-    if (row >= 0) sum += dy[row + i % s.width];
+    if (row >= 0) sum += as_float(dy[row + i % s.width]);
   }
   return sum;
 }
 
 /// Number i of a token: its rows at experts by their shares.
-PLIMSOLL_ON_BOTH inline float mixed_of_experts(const ExpertSizes& s, const ExpertChoice& c, const float* rows,
+template <class Number>
+PLIMSOLL_ON_BOTH inline float mixed_of_experts(const ExpertSizes& s, const ExpertChoice& c, const Number* rows,
                                                const float* chances, std::int64_t i) {
   float sum = 0;
   for (std::int64_t k = 0; k < s.top; ++k) {
     const std::int64_t choice = i / s.width * s.top + k, row = c.row(s, choice);
-    if (row >= 0) sum += share_of_choice(chances, s, c.expert, choice) * rows[row + i % s.width];
+    if (row >= 0) sum += share_of_choice(chances, s, c.expert, choice) * as_float(rows[row + i % s.width]);
   }
   return sum;
 }
 
 /// Number i of the gradient of the rows of experts.
-PLIMSOLL_ON_BOTH inline float gradient_of_mixed(const ExpertSizes& s, const ExpertChoice& c, const float* dy,
+template <class Number>
+PLIMSOLL_ON_BOTH inline float gradient_of_mixed(const ExpertSizes& s, const ExpertChoice& c, const Number* dy,
                                                 const float* chances, std::int64_t i) {
   const std::int32_t choice = c.choice[i / s.width];
   if (choice < 0) return 0;
-  return share_of_choice(chances, s, c.expert, choice) * dy[choice / s.top * s.width + i % s.width];
+  return share_of_choice(chances, s, c.expert, choice) * as_float(dy[choice / s.top * s.width + i % s.width]);
 }
 
 /// Of a token's chances: through the shares, which sum to one; 0 of those that were not chosen.
-PLIMSOLL_ON_BOTH inline void gradient_of_chances(const ExpertSizes& s, const ExpertChoice& c, const float* dy,
-                                                 const float* rows, const float* chances, std::int64_t token,
+template <class Number>
+PLIMSOLL_ON_BOTH inline void gradient_of_chances(const ExpertSizes& s, const ExpertChoice& c, const Number* dy,
+                                                 const Number* rows, const float* chances, std::int64_t token,
                                                  float* dchances) {
   const auto of_share = [&](std::int64_t choice) {
     const std::int64_t row = c.row(s, choice);
     float dot = 0;
-    for (std::int64_t j = 0; j < s.width && row >= 0; ++j) dot += dy[token * s.width + j] * rows[row + j];
+    for (std::int64_t j = 0; j < s.width && row >= 0; ++j)
+      dot += as_float(dy[token * s.width + j]) * as_float(rows[row + j]);
     return dot;
   };
   const float* own = chances + token * s.experts;

@@ -29,11 +29,12 @@ PLIMSOLL_ON_BOTH inline float sigmoid(float x) {
 struct LstmUnit {
   float i, f, g, o, cell, squashed;
 
-  PLIMSOLL_ON_BOTH LstmUnit(const float* gates, std::int64_t width, std::int64_t j, float cell_before)
-      : i(sigmoid(gates[j])),
-        f(sigmoid(gates[width + j])),
-        g(std::tanh(gates[2 * width + j])),
-        o(sigmoid(gates[3 * width + j])),
+  template <class Number>
+  PLIMSOLL_ON_BOTH LstmUnit(const Number* gates, std::int64_t width, std::int64_t j, float cell_before)
+      : i(sigmoid(as_float(gates[j]))),
+        f(sigmoid(as_float(gates[width + j]))),
+        g(std::tanh(as_float(gates[2 * width + j]))),
+        o(sigmoid(as_float(gates[3 * width + j]))),
         cell(f * cell_before + i * g),
         squashed(std::tanh(cell)) {}
 
@@ -67,7 +68,8 @@ struct PoolSizes {
 };
 
 /// Where in a picture the largest number of a window is; the first where several are. `i`, `j`: which window.
-PLIMSOLL_ON_BOTH inline std::int64_t largest_in_window(const float* x, const PoolSizes& s, std::int64_t n,
+template <class Number>
+PLIMSOLL_ON_BOTH inline std::int64_t largest_in_window(const Number* x, const PoolSizes& s, std::int64_t n,
                                                        std::int64_t i, std::int64_t j, std::int64_t c) {
   const std::int64_t above = i * s.stride - s.before, left_of = j * s.stride - s.before;
   const std::int64_t top = above > 0 ? above : 0, left = left_of > 0 ? left_of : 0;
@@ -77,7 +79,7 @@ PLIMSOLL_ON_BOTH inline std::int64_t largest_in_window(const float* x, const Poo
   for (std::int64_t h = top; h < bottom; ++h) {
     for (std::int64_t v = left; v < right; ++v) {
       const std::int64_t pixel = ((n * s.height + h) * s.width + v) * s.channels + c;
-      if (x[pixel] > x[best]) best = pixel;
+      if (as_float(x[pixel]) > as_float(x[best])) best = pixel;
     }
   }
   return best;
