@@ -17,6 +17,7 @@
 #include "validate/networks/kernel_arguments.h"
 #include "validate/networks/narrow_values.h"
 #include "validate/networks/networks.h"
+#include "validate/networks/probe_ops.h"
 #include "validate/reference/few_bits.h"
 
 namespace plimsoll {
@@ -148,6 +149,22 @@ double largest_of(const std::vector<float>& numbers) {
     if (std::isfinite(n)) largest = std::max(largest, std::abs(double{n}));
   }
   return largest;
+}
+
+TEST_CASE("a product's probe in bf16 has the dtypes of a network's product", "[networks]") {
+  const Graph network = named_network(narrow_networks[0] + ",view=graph,values=bf16").network.graph;
+  const auto dtypes = [](const Graph& graph, const Op& op) {
+    std::vector<std::string> made;
+    for (const TensorId t : op.inputs) made.push_back(graph[t].dtype);
+    for (const TensorId t : op.outputs) made.push_back(graph[t].dtype);
+    return made;
+  };
+  const auto product = std::ranges::find(network.ops, "linear", &Op::kind);
+  REQUIRE(product != network.ops.end());
+  const ProbeOp probe = narrow_product_probe(16);
+  CHECK(dtypes(probe.graph, probe.op) == dtypes(network, *product));
+  CHECK(make_kernel(probe.graph, probe.op).has_value());
+  CHECK(probe.graph[probe.op.outputs[0]].bytes == Bytes{2 * 16 * 16});
 }
 
 TEST_CASE("every kind of op in bf16 makes what fp32 makes of the same numbers, rounded once", "[networks]") {

@@ -68,17 +68,18 @@ class Bench {
  public:
   explicit Bench(const ProbeOp& probe) : kernel_(make_kernel(probe.graph, probe.op).value_or(Kernel{})) {
     EXPECTS(kernel_.run);
-    for (const TensorId t : probe.op.inputs) arguments_.inputs.push_back(block(probe.graph[t].bytes, probe.signs));
-    for (const TensorId t : probe.op.outputs) arguments_.outputs.push_back(block(probe.graph[t].bytes, probe.signs));
-    arguments_.scratch = block(kernel_.scratch, probe.signs);
+    for (const TensorId t : probe.op.inputs) arguments_.inputs.push_back(block(probe.graph[t], probe.signs));
+    for (const TensorId t : probe.op.outputs) arguments_.outputs.push_back(block(probe.graph[t], probe.signs));
+    arguments_.scratch = block({.bytes = kernel_.scratch}, probe.signs);
   }
   double seconds() const {
     return seconds_of([&] { kernel_.run(arguments_); });
   }
 
  private:
-  void* block(Bytes bytes, Signs signs) {
-    Block values = probe_values(bytes + Bytes{64}, NumberFormat::fp32, signs);
+  void* block(const Tensor& tensor, Signs signs) {
+    const NumberFormat format = tensor.dtype == "bf16" ? NumberFormat::bf16 : NumberFormat::fp32;
+    Block values = probe_values(tensor.bytes + Bytes{64}, format, signs);
     return blocks_.emplace_back(std::make_unique<Block>(std::move(values)))->data();
   }
 
@@ -225,7 +226,11 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
       slowdowns[copies.size() - 1].push_back(product.seconds() / alone.back());
     }
   }
-  rates.peaks = {{"fp32", 512, per_second(2.0 * 512 * 512 * 512, rate_of(alone))}};
+  const double work = 2.0 * 512 * 512 * 512;
+  rates.peaks = {{"fp32", 512, per_second(work, rate_of(alone))}};
+  if (!proceed("products of bf16 values")) return std::nullopt;
+  const Bench narrow(narrow_product_probe(512));
+  rates.peaks.push_back({"bf16", 512, repeated(3 * repetitions, [&] { return work / narrow.seconds(); })});
   rates.slowdown = {{1, 1, 1}, rate_of(slowdowns[0]), rate_of(slowdowns[1])};
   if (!proceed("updates, launches and allocations")) return std::nullopt;
   constexpr std::int64_t parameters = 1 << 20;

@@ -27,10 +27,22 @@ ProbeOp probe(OpKind kind, const std::vector<std::vector<std::int64_t>>& inputs,
   return made;
 }
 
+void narrow(Tensor& tensor) {
+  tensor.bytes = Bytes{tensor.bytes.count / 2};
+  tensor.dtype = "bf16";
+}
+
 }  // namespace
 
 ProbeOp product_probe(std::int64_t n) {
   return probe(OpKind::linear, {{n, n}, {n, n}, {n}}, {{n, n}});
+}
+
+ProbeOp narrow_product_probe(std::int64_t n) {
+  ProbeOp made = product_probe(n);
+  narrow(made.graph.tensors[made.op.inputs[0].index]);
+  narrow(made.graph.tensors[made.op.outputs[0].index]);
+  return made;
 }
 
 ProbeOp adam_probe(std::int64_t n) {
