@@ -42,11 +42,11 @@ const Source& source_of(const Trace& trace) {
   return std::visit([](const auto& model) -> const Source& { return model.source; }, trace.model);
 }
 
-Trace load_trace(std::string_view reference) {
+Trace load_trace(std::string_view reference, const std::vector<std::string>& others) {
   if (is_framework_graph(reference)) return {framework_graph(reference)};
   if (is_synthetic(reference)) return {synthetic_model(reference)};
   if (is_synthetic_graph(reference)) return {synthetic_graph(reference)};
-  return read_trace(find_trace(reference));
+  return read_trace(find_trace(reference, others));
 }
 
 Trace read_trace(const std::filesystem::path& path) {
@@ -69,10 +69,12 @@ Trace parse_trace(std::string text, std::string file_name) {
   return {read_graph(document)};
 }
 
-std::filesystem::path find_trace(std::string_view name_or_path) {
-  std::vector<std::string> models;
+std::filesystem::path find_trace(std::string_view name_or_path, const std::vector<std::string>& others) {
+  std::vector<std::string> models = others;
   for (const NamedModel& model : named_models()) models.emplace_back(model.name);
-  for (std::string& formula : synthetic_names()) models.push_back(std::move(formula));
+  for (const auto names : {synthetic_names, synthetic_graph_names, framework_names}) {
+    for (std::string& name : names()) models.push_back(std::move(name));
+  }
   return find_file(name_or_path, trace_files, models);
 }
 

@@ -24,8 +24,9 @@ struct Trace {
 const std::string& name_of(const Trace&);
 const Source& source_of(const Trace&);
 
-/// What `--trace` takes: a path, the name of a shipped trace, or a synthetic one such as `uniform:16`.
-Trace load_trace(std::string_view reference);
+/// What `--trace` takes: a path, the name of a shipped trace, or a synthetic one such as `uniform:16`. `others`: names
+/// of what the caller makes itself, which may be meant.
+Trace load_trace(std::string_view reference, const std::vector<std::string>& others = {});
 
 Trace read_trace(const std::filesystem::path&);
 Trace parse_trace(std::string text, std::string file_name);
@@ -35,7 +36,7 @@ void write_trace(const std::filesystem::path&, const Trace&);
 std::string trace_text(const Trace&);
 
 /// The file that a path or a shipped name means; throws where there is none.
-std::filesystem::path find_trace(std::string_view name_or_path);
+std::filesystem::path find_trace(std::string_view name_or_path, const std::vector<std::string>& others = {});
 std::vector<std::string> shipped_traces();
 
 }  // namespace plimsoll

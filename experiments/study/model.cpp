@@ -18,7 +18,7 @@ Trace load_model(const std::string& reference) {
     const std::unique_ptr<Backend> backend = make_backend(named.kernels, {});
     return {model_of(backend->prepared(std::move(named.network))->network(), named.view)};
   }
-  return load_trace(reference);
+  return load_trace(reference, network_names());
 }
 
 std::vector<ReferenceNumber> model_numbers(const std::string& reference) {

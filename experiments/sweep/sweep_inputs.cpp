@@ -272,7 +272,7 @@ void SweepInputs::read_trace(const ExperimentFile& file, std::size_t element) {
   } else if (is_made_by_rule(reference)) {
     traces_.emplace(reference, found(file, "traces", element, [&] { return load_model(reference); }));
   } else {
-    auto [path, text] = found(file, "traces", element, [&] { return read(find_trace(reference)); });
+    auto [path, text] = found(file, "traces", element, [&] { return read(find_trace(reference, network_names())); });
     digests_[reference] = digest_of(text);
     traces_.emplace(reference, parse_trace(std::move(text), path));
   }

@@ -101,7 +101,8 @@ fs::path find_file(std::string_view name_or_path, const ShippedFiles& files, con
   std::vector<std::string> names = shipped_names(files);
   names.insert(names.end(), others.begin(), others.end());
   throw InputError("no file and no shipped " + noun + " is called '" + std::string(name_or_path) + "'" +
-                   names_instead(name_or_path, names) + " (plimsoll list " + noun + "s)");
+                   names_instead(name_or_path.substr(0, name_or_path.find(':')), names) + " (plimsoll list " + noun +
+                   "s)");
 }
 
 std::vector<std::string> shipped_names(const ShippedFiles& files) {

@@ -277,6 +277,10 @@ TEST_CASE("names that nothing has suggest what there is", "[traces][named]") {
   CHECK(about("gpt3") ==
         "no file and no shipped trace is called 'gpt3'; did you mean 'gpt3_175b'? (plimsoll list traces)");
   CHECK(about("Llama-3-8B").find("did you mean 'llama3_8b'?") != std::string::npos);
+  CHECK(about("unifrm:16").find("called 'unifrm:16'; did you mean 'uniform'?") != std::string::npos);
+  CHECK(about("resnt18:batch=2").find("did you mean 'resnet18'?") != std::string::npos);
+  CHECK(complaint_of([] { load_trace("decodr:layers=2", {"decoder"}); }).find("did you mean 'decoder'?") !=
+        std::string::npos);
 }
 
 // Sizes of the file are wrong at its key, those of the reference there.

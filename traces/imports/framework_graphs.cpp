@@ -195,6 +195,11 @@ std::vector<ReferenceNumber> framework_numbers(std::string_view reference) {
   return numbers_in(reference, options_of(options));
 }
 
+std::vector<std::string> framework_names() {
+  const std::vector<std::string_view> names = all_models();
+  return {names.begin(), names.end()};
+}
+
 std::vector<std::string> framework_help() {
   std::vector<std::string> lines;
   for (const std::string_view name : all_models()) {

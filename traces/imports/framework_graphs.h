@@ -24,4 +24,7 @@ std::vector<ReferenceNumber> framework_numbers(std::string_view reference);
 /// One line of help a model: name, keys and defaults.
 std::vector<std::string> framework_help();
 
+/// What references begin with.
+std::vector<std::string> framework_names();
+
 }  // namespace plimsoll

@@ -174,6 +174,12 @@ std::vector<ReferenceNumber> synthetic_graph_numbers(std::string_view reference)
   return {};
 }
 
+std::vector<std::string> synthetic_graph_names() {
+  std::vector<std::string> names;
+  for (const PublishedNetwork& network : published_networks) names.emplace_back(network.name);
+  return names;
+}
+
 std::vector<std::string> synthetic_graph_help() {
   std::vector<std::string> lines;
   for (const PublishedNetwork& network : published_networks) {

@@ -23,4 +23,7 @@ std::vector<ReferenceNumber> synthetic_graph_numbers(std::string_view reference)
 /// One line of help a network: name, keys and defaults.
 std::vector<std::string> synthetic_graph_help();
 
+/// What references begin with.
+std::vector<std::string> synthetic_graph_names();
+
 }  // namespace plimsoll

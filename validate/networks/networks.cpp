@@ -167,14 +167,18 @@ void take_values(std::string_view reference, const Settings& s, Network& network
 
 }  // namespace
 
-bool is_network(std::string_view reference) {
+const std::vector<std::string>& network_names() {
   static const std::vector<std::string> names = [] {
     Settings settings;
     std::vector<std::string> all;
     for (const NamedBuilder& each : builders(settings)) all.emplace_back(each.name);
     return all;
   }();
-  return std::ranges::find(names, reference_name(reference)) != names.end();
+  return names;
+}
+
+bool is_network(std::string_view reference) {
+  return std::ranges::find(network_names(), reference_name(reference)) != network_names().end();
 }
 
 NamedNetwork named_network(std::string_view reference, std::optional<Optimizers> updates) {

@@ -25,6 +25,9 @@ struct NamedNetwork {
   KernelSet kernels = KernelSet::cpu;
 };
 
+/// What references begin with.
+const std::vector<std::string>& network_names();
+
 /// Whether a trace reference means a network.
 bool is_network(std::string_view reference);
 
