@@ -8,11 +8,17 @@
 namespace plimsoll {
 namespace {
 
-/// What a kernel keeps in fp32 though it is a value: probabilities, of which logarithms are taken, and logarithms of
-/// sums.
+/// What a kernel keeps in fp32 though it is a value: probabilities, of which logarithms are taken, logarithms of sums,
+/// and gradients of experts' chances.
 bool stays_wide(const Op& maker, std::size_t output) {
   const std::optional<OpKind> kind = network_kind(maker.kind);
-  return kind == OpKind::cross_entropy || (kind == OpKind::fused_attention && output == 1);
+  if (kind == OpKind::cross_entropy) return true;
+  return (kind == OpKind::fused_attention || kind == OpKind::from_experts_gradient) && output == 1;
+}
+
+/// Chances, by which tokens choose experts: in bf16 more of them would be equal.
+bool reads_wide(const Op& reader, std::size_t input) {
+  return network_kind(reader.kind) == OpKind::to_experts && input == 1;
 }
 
 bool is_value(const Tensor& tensor) {
@@ -33,6 +39,8 @@ std::optional<BfloatUse> bfloat_use(const Op& op) {
     case OpKind::convolution_input_gradient:
     case OpKind::lstm_gates:
     case OpKind::lstm_state_gradient:
+    case OpKind::expert_product:
+    case OpKind::expert_product_input_gradient:
       return BfloatUse::product;
     case OpKind::linear_weight_gradient:
     case OpKind::convolution_weight_gradient:
@@ -64,6 +72,18 @@ std::optional<BfloatUse> bfloat_use(const Op& op) {
     case OpKind::lstm_cell:
     case OpKind::lstm_cell_gradient:
     case OpKind::lstm_weight_gradient:
+    case OpKind::root_norm:
+    case OpKind::root_norm_input_gradient:
+    case OpKind::root_norm_weight_gradient:
+    case OpKind::rotation:
+    case OpKind::rotation_gradient:
+    case OpKind::gated_silu:
+    case OpKind::gated_silu_gradient:
+    case OpKind::to_experts:
+    case OpKind::to_experts_gradient:
+    case OpKind::expert_product_weight_gradient:
+    case OpKind::from_experts:
+    case OpKind::from_experts_gradient:
     case OpKind::cross_entropy:
     case OpKind::cross_entropy_gradient:
     case OpKind::optimizer:
@@ -85,6 +105,9 @@ void narrow_values(Network& network, const StatedRates& rates) {
   for (const Op& op : graph.ops) {
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
       if (stays_wide(op, i)) wide[op.outputs[i].index] = true;
+    }
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (reads_wide(op, i)) wide[op.inputs[i].index] = true;
     }
   }
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {

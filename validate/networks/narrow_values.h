@@ -1,6 +1,7 @@
 #pragma once
 // Networks whose values are bf16. Inputs, activations and their gradients are; parameters, their gradients, states of
-// optimizers and statistics stay fp32, as do the loss's probabilities and the sums of fused attention.
+// optimizers and statistics stay fp32, as do the loss's probabilities, the sums of fused attention, and chances by
+// which experts are chosen.
 
 #include <optional>
 

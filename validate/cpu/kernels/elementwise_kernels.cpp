@@ -58,6 +58,7 @@ Kernel gelu_gradient(const Graph& graph, const Op& op) {
 }
 
 Kernel softmax(const Graph& graph, const Op& op) {
+  if (is_bf16(graph[op.inputs[0]]) && !is_bf16(graph[op.outputs[0]])) return cross_entropy(graph, op);
   const memory::desc all = rows(graph[op.inputs[0]]);
   const auto desc = softmax_layer(all);
   return bound_kernel(dnnl::softmax_forward(desc), desc.scratchpad_desc(),

@@ -28,10 +28,10 @@ ExpertSizes sizes_of(const Graph& graph, const Op& op, std::size_t chances, Tens
 }
 
 /// Of each expert, as stored or transposed.
-memory::desc of_experts(const std::vector<std::int64_t>& shape, bool transposed = false) {
+memory::desc of_experts(const std::vector<std::int64_t>& shape, NumberType type, bool transposed = false) {
   const std::int64_t stride = shape[1] * shape[2];
-  if (transposed) return many_matrices({shape[0], shape[2], shape[1]}, {stride, 1, shape[2]}, NumberType::f32);
-  return many_matrices({shape[0], shape[1], shape[2]}, {stride, shape[2], 1}, NumberType::f32);
+  if (transposed) return many_matrices({shape[0], shape[2], shape[1]}, {stride, 1, shape[2]}, type);
+  return many_matrices({shape[0], shape[1], shape[2]}, {stride, shape[2], 1}, type);
 }
 
 Kernel products_of_experts(const memory::desc& a, const memory::desc& b, const memory::desc& c) {
@@ -79,20 +79,30 @@ Kernel from_experts_gradient(const Graph& graph, const Op& op) {
 
 /// y = x W of every expert.
 Kernel expert_product(const Graph& graph, const Op& op) {
-  return products_of_experts(of_experts(graph[op.inputs[0]].shape), of_experts(graph[op.inputs[1]].shape),
-                             of_experts(graph[op.outputs[0]].shape));
+  const Tensor& x = graph[op.inputs[0]];
+  const NumberType type = type_of(x);
+  const memory::desc weight = of_experts(graph[op.inputs[1]].shape, type);
+  return with_parameters_as(
+      type, graph, op,
+      products_of_experts(of_experts(x.shape, type), weight, of_experts(graph[op.outputs[0]].shape, type)));
 }
 
 /// dx = dy W^T.
 Kernel expert_product_input_gradient(const Graph& graph, const Op& op) {
-  return products_of_experts(of_experts(graph[op.inputs[0]].shape), of_experts(graph[op.inputs[1]].shape, true),
-                             of_experts(graph[op.outputs[0]].shape));
+  const Tensor& dy = graph[op.inputs[0]];
+  const NumberType type = type_of(dy);
+  const memory::desc weight = of_experts(graph[op.inputs[1]].shape, type, true);
+  return with_parameters_as(
+      type, graph, op,
+      products_of_experts(of_experts(dy.shape, type), weight, of_experts(graph[op.outputs[0]].shape, type)));
 }
 
-/// dW = x^T dy.
+/// dW = x^T dy, in fp32.
 Kernel expert_product_weight_gradient(const Graph& graph, const Op& op) {
-  return products_of_experts(of_experts(graph[op.inputs[0]].shape, true), of_experts(graph[op.inputs[1]].shape),
-                             of_experts(graph[op.outputs[0]].shape));
+  const Tensor& x = graph[op.inputs[0]];
+  const NumberType type = type_of(x);
+  return products_of_experts(of_experts(x.shape, type, true), of_experts(graph[op.inputs[1]].shape, type),
+                             of_experts(graph[op.outputs[0]].shape, NumberType::f32));
 }
 
 }  // namespace plimsoll::cpu_kernels

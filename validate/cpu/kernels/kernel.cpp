@@ -82,9 +82,11 @@ static_assert(has_every_kind(cpu_rows), "a kind of op has no row, or its row is 
 
 using KernelMaker = Kernel (*)(const Graph&, const Op&);
 
-/// Kinds whose kernel here takes fp32 alone.
-bool takes_fp32_alone(OpKind kind) {
-  switch (kind) {
+/// Ops whose kernel here takes fp32 alone.
+bool takes_fp32_alone(const Graph& graph, const Op& op) {
+  switch (*network_kind(op.kind)) {
+    case OpKind::softmax_gradient:
+      return !is_bf16(graph[op.inputs[0]]);  // of chances in fp32
     case OpKind::convolution:
     case OpKind::convolution_input_gradient:
     case OpKind::convolution_weight_gradient:
@@ -100,6 +102,17 @@ bool takes_fp32_alone(OpKind kind) {
     case OpKind::lstm_cell:
     case OpKind::lstm_cell_gradient:
     case OpKind::lstm_state_gradient:
+    case OpKind::root_norm:
+    case OpKind::root_norm_input_gradient:
+    case OpKind::root_norm_weight_gradient:
+    case OpKind::rotation:
+    case OpKind::rotation_gradient:
+    case OpKind::gated_silu:
+    case OpKind::gated_silu_gradient:
+    case OpKind::to_experts:
+    case OpKind::to_experts_gradient:
+    case OpKind::from_experts:
+    case OpKind::from_experts_gradient:
       return true;
     default:
       return false;
@@ -137,7 +150,7 @@ Kernel kernel_through_fp32(const Graph& graph, const Op& op, KernelMaker make) {
 std::optional<Kernel> bf16_kernel(const Graph& graph, const Op& op, KernelMaker make) {
   const std::optional<BfloatUse> use = bfloat_use(op);
   if (!use) return std::nullopt;
-  if (takes_fp32_alone(*network_kind(op.kind))) return kernel_through_fp32(graph, op, make);
+  if (takes_fp32_alone(graph, op)) return kernel_through_fp32(graph, op, make);
   try {
     return make(graph, op);
   } catch (const dnnl::error&) {  // a processor without AVX-512

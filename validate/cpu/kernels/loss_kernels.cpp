@@ -35,7 +35,11 @@ Kernel embedding(const Graph& graph, const Op& op) {
   const Tensor& table = graph[op.inputs[1]];
   if (op.inputs.size() == 2) {
     const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, table);
-    return {[s](const KernelArguments& a) { plain::embedding(tokens(a), a.in(1), nullptr, s, a.out()); }, {}};
+    return {[s, is_narrow = is_bf16(graph[op.outputs[0]])](const KernelArguments& a) {
+              if (is_narrow) return plain::embedding(tokens(a), a.in(1), nullptr, s, a.out_as<Bf16>());
+              plain::embedding(tokens(a), a.in(1), nullptr, s, a.out());
+            },
+            {}};
   }
   const Tensor& positions = graph[op.inputs[2]];
   const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, positions);
@@ -51,9 +55,13 @@ Kernel embedding_weight_gradient(const Graph& graph, const Op& op) {
   const Tensor& table = graph[op.outputs[0]];
   if (op.outputs.size() == 1) {
     const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, table);
-    return {
-        [s](const KernelArguments& a) { plain::embedding_weight_gradient(tokens(a), a.in(1), s, a.out(), nullptr); },
-        {}};
+    return {[s, is_narrow = is_bf16(graph[op.inputs[1]])](const KernelArguments& a) {
+              if (is_narrow) {
+                return plain::embedding_weight_gradient(tokens(a), a.in_as<Bf16>(1), s, a.out(), nullptr);
+              }
+              plain::embedding_weight_gradient(tokens(a), a.in(1), s, a.out(), nullptr);
+            },
+            {}};
   }
   const Tensor& positions = graph[op.outputs[1]];
   const plain::EmbeddingSizes s = embedding_sizes(graph[op.inputs[0]], table, positions);

@@ -29,6 +29,12 @@ typename Primitive::primitive_desc gradient_layer(const Forward& forward, const 
 /// gets one of size 1 before it.
 dnnl::memory::desc many_matrices(Dims dims, Dims strides, NumberType);
 
+/// Of a product that takes its parameters, all inputs but the first, in `type`: in bf16 they are rounded anew into the
+/// scratch.
+namespace cpu_kernels {
+Kernel with_parameters_as(NumberType type, const Graph&, const Op&, Kernel);
+}
+
 /// Results are multiplied by `scale` and, with `adds`, added to what is there.
 dnnl::primitive_attr scaled(float scale, bool adds = false);
 

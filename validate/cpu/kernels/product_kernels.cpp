@@ -42,8 +42,8 @@ struct WeightSizes {
   }
 };
 
-/// Of a product that takes its parameters, all inputs but the first, in `type`: in bf16 they are rounded anew into the
-/// scratch.
+}  // namespace
+
 Kernel with_parameters_as(NumberType type, const Graph& graph, const Op& op, Kernel kernel) {
   if (type == NumberType::f32) return kernel;
   std::vector<std::int64_t> numbers;
@@ -63,8 +63,6 @@ Kernel with_parameters_as(NumberType type, const Graph& graph, const Op& op, Ker
           },
           rounded + kernel.scratch};
 }
-
-}  // namespace
 
 /// y = x W + b; x (rows, k), W (k, n), b (n) or none.
 Kernel linear(const Graph& graph, const Op& op) {
