@@ -1,6 +1,6 @@
 #pragma once
 // The free attributes of an op, by name. Of those, `device` = `host` pins an op to a host's processor wherever the rest
-// runs: its time is the host's.
+// runs: its time is the host's. `products` = `fp8`: the op rounds the operands of its product to 8 bits a number.
 
 #include <algorithm>
 #include <optional>
@@ -32,6 +32,11 @@ inline std::vector<std::string_view> words_of(std::string_view text) {
 
 inline bool is_pinned_to_host(const Op& op) {
   return std::ranges::any_of(op.attributes, [](const auto& a) { return a.first == "device" && a.second == "host"; });
+}
+
+/// A product of operands of 8 bits a number, whatever its inputs have.
+inline bool multiplies_8_bits(const Op& op) {
+  return attribute_of(op, "products") == std::optional<std::string_view>("fp8");
 }
 
 inline bool has_pinned_ops(const Graph& graph) {

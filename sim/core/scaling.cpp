@@ -88,6 +88,7 @@ Bytes workspace(const Op& op, Saving saving, bool accumulates, std::uint32_t imp
 
 std::string_view computed_in(const Graph& graph, const Op& op) {
   if (op.inputs.empty()) return {};
+  if (multiplies_8_bits(op)) return float8_dtype;
   const std::string& dtype = graph[op.inputs.front()].dtype;
   return dtype.starts_with(float8_dtype) || dtype.starts_with("float8") ? float8_dtype : std::string_view{};
 }
@@ -132,6 +133,24 @@ Seconds load_on(const Graph& graph, const Op& op, const Device& device, Saving s
 
 namespace {
 
+/// Whether some kernels compute in 8 bits, and others in the source's type.
+bool has_8_bits(const StageKernels& kernels) {
+  return std::ranges::any_of(kernels, [](const StageKernel& each) { return each.kernel.dtype == float8_dtype; });
+}
+
+/// Of kernels that compute in several types, one after the other.
+std::optional<Seconds> duration_of_each(const StageKernels& kernels, const Source& source, const Device& device) {
+  Seconds sum;
+  for (const StageKernel& each : kernels) {
+    const KernelWork& work = each.work;
+    const std::string_view dtype = each.kernel.dtype == float8_dtype ? float8_dtype : std::string_view{};
+    const auto own = duration({{}, work.flops, work.bytes, work.launches, work.traffic, dtype}, source, device);
+    if (!own) return std::nullopt;
+    sum += each.count * *own;
+  }
+  return sum;
+}
+
 /// By the device's efficiencies; nothing where it has none for the op, or the trace's time holds.
 std::optional<KernelTime> time_by_efficiency(const Graph& graph, const Op& op, const Device& device) {
   if (!device.efficiency || (op.duration && times_hold(graph.source, device))) return std::nullopt;
@@ -167,8 +186,10 @@ std::optional<Seconds> duration(const Graph& graph, const Op& op, const Device& 
   const std::optional<BytesPerSecond> moves =
       op.phase == Phase::update ? update_traffic(device) : device.memory_bandwidth;
   const std::optional<KernelTime> measured = time_by_efficiency(graph, op, device);
-  const std::optional<Seconds> whole =
-      measured ? measured->time : duration_at(moves, cost_of(graph, op), source, device);
+  const std::optional<Seconds> whole = measured ? measured->time
+                                       : has_8_bits(op.made_of)
+                                           ? duration_of_each(op.made_of, source, device)
+                                           : duration_at(moves, cost_of(graph, op), source, device);
   if (!whole || saving == Saving::keep || !op.nograd_duration || !op.duration) return whole;
   return op.duration->value > 0 ? (*op.nograd_duration / *op.duration) * *whole : *whole;
 }
@@ -195,15 +216,22 @@ std::optional<Seconds> duration(const OpCost& cost, const StageKernels& kernels,
                                 const Device& device) {
   const std::optional<KernelTime> found =
       device.efficiency ? device.efficiency->time(kernels, source, device) : std::nullopt;
-  return found ? found->time : duration(cost, source, device);
+  if (found) return found->time;
+  return has_8_bits(kernels) ? duration_of_each(kernels, source, device) : duration(cost, source, device);
+}
+
+/// As it is refused: by the type that the device lacks.
+OpCost lacking(OpCost cost, const StageKernels& kernels, const Device& device) {
+  if (has_8_bits(kernels) && !peak_of(device, float8_dtype)) cost.dtype = float8_dtype;
+  return cost;
 }
 
 /// Which part of the backward makes gradients of parameters: as its kernels say, else as the trace has it.
 double weight_share(const Stage& stage, const Source& source, const Device& device) {
-  if (device.efficiency) {
-    const auto part = device.efficiency->time(part_of_backward(stage, true), source, device),
-               whole = device.efficiency->time(stage.backward_made_of, source, device);
-    if (part && whole && whole->time > Seconds{0}) return part->time / whole->time;
+  if (device.efficiency || has_8_bits(stage.backward_made_of)) {
+    const auto time_of = [&](const StageKernels& kernels) { return duration({}, kernels, source, device); };
+    const auto part = time_of(part_of_backward(stage, true)), whole = time_of(stage.backward_made_of);
+    if (part && whole && *whole > Seconds{0}) return *part / *whole;
   }
   return stage.backward.value > 0 ? stage.backward_weight / stage.backward : 0.0;
 }
@@ -220,7 +248,9 @@ ScaledChain scaled_to(Chain chain, const Device& device) {
     const auto forward = duration(forward_cost(stage), stage.forward_made_of, source, device);
     const auto backward = duration(backward_cost(stage), stage.backward_made_of, source, device);
     if (!forward || !backward) {
-      scaled.refused = refusal(source, device, stage.name, forward ? backward_cost(stage) : forward_cost(stage));
+      const OpCost cost = forward ? lacking(backward_cost(stage), stage.backward_made_of, device)
+                                  : lacking(forward_cost(stage), stage.forward_made_of, device);
+      scaled.refused = refusal(source, device, stage.name, cost);
       return scaled;
     }
     const double nograd_share = stage.forward.value > 0 ? stage.forward_nograd / stage.forward : 1.0;

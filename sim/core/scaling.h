@@ -67,7 +67,8 @@ struct OpCost {
 /// Whether durations measured on the source's device are taken as they stand on this device.
 bool times_hold(const Source&, const Device&);
 
-/// What an op computes in: `fp8` where its first operand has 8 bits a number; else empty, for the source's type.
+/// What an op computes in: `fp8` where its first operand has 8 bits a number, or it rounds its operands to so many;
+/// else empty, for the source's type.
 std::string_view computed_in(const Graph&, const Op&);
 
 /// The duration of an op; nothing if it is unknown: it has no time, or no flops, bytes or device rates to scale by.

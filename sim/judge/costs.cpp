@@ -31,8 +31,11 @@ struct Cost {
   bool in_8_bits = false;  ///< what it computes in
 };
 
-/// Products read their operands first.
+/// Products read their operands first, or say in what they compute.
 bool reads_8_bits(const Graph& graph, const Op& op) {
+  for (const auto& [name, value] : op.attributes) {
+    if (name == "products" && value == "fp8") return true;
+  }
   const std::string dtype = op.inputs.empty() ? std::string() : graph[op.inputs.front()].dtype;
   return dtype.find("fp8") == 0 || dtype.find("float8") == 0;
 }
@@ -75,17 +78,34 @@ std::optional<double> seconds_by_efficiency(const Graph& graph, const Op& op, co
   return found ? std::optional(found->time.value) : std::nullopt;
 }
 
+/// A stage that is known to have kernels in 8 bits and in the trace's type: those of its list in turn.
+std::optional<double> seconds_of_op_as_scaled(const Graph& graph, const Op& op, const Device& device) {
+  const Source& source = graph.source;
+  double sum = 0;
+  bool is_mixed = false;
+  for (const StageKernel& kernel : op.made_of) is_mixed |= kernel.kernel.dtype == "fp8";
+  if (!is_mixed || (as_measured(source, device) && op.duration)) {
+    return seconds_of({op.duration, op.flops, op.bytes_moved, op.launches, op.traffic, reads_8_bits(graph, op)}, source,
+                      device, op.phase == Phase::update);
+  }
+  for (const StageKernel& kernel : op.made_of) {
+    const std::optional<double> own =
+        seconds_of({std::nullopt, kernel.work.flops, kernel.work.bytes, kernel.work.launches, kernel.work.traffic,
+                    kernel.kernel.dtype == "fp8"},
+                   source, device);
+    if (!own) return std::nullopt;
+    sum += kernel.count * *own;
+  }
+  return sum;
+}
+
 std::optional<double> seconds_of_first_run(const Graph& graph, const Op& op, const Device& device, bool keeps,
                                            std::uint32_t implementation) {
   if (collective_of(op)) return op.duration ? std::optional(op.duration->value) : std::nullopt;
   const Source& source = graph.source;
   const bool is_update = op.phase == Phase::update;
   const std::optional<double> by_efficiency = seconds_by_efficiency(graph, op, device);
-  const std::optional<double> plain =
-      by_efficiency
-          ? by_efficiency
-          : seconds_of({op.duration, op.flops, op.bytes_moved, op.launches, op.traffic, reads_8_bits(graph, op)},
-                       source, device, is_update);
+  const std::optional<double> plain = by_efficiency ? by_efficiency : seconds_of_op_as_scaled(graph, op, device);
   if (implementation > 0) {
     const Alternative& way = op.alternatives[implementation - 1];
     const std::optional<double> own = seconds_of({way.duration, way.flops, way.bytes_moved}, source, device);

@@ -117,7 +117,7 @@ std::optional<GpuKernel> product(const Graph& graph, const Op& op, bool parts_to
   const bool agrees = std::abs(batch * m * n * k / twice - 1) <= near;
   if (!agrees || std::min({m, n, k}) < 1) return std::nullopt;
   return GpuKernel{.kind = batch > 1 ? KernelKind::batched_product : KernelKind::product,
-                   .dtype = written_dtype(graph, graph[op.inputs.front()]),
+                   .dtype = multiplies_8_bits(op) ? "fp8" : written_dtype(graph, graph[op.inputs.front()]),
                    .batch = batch,
                    .m = std::round(m),
                    .n = std::round(n),

@@ -272,7 +272,7 @@ TEST_CASE("gradients in bf16 are those of fp32 within the rounding of values", "
 }
 
 TEST_CASE("what has no kernels in bf16 is refused by name", "[networks]") {
-  CHECK_THROWS_WITH(named_network("gpt:values=fp8"), Contains("values: expected fp32 or bf16"));
+  CHECK_THROWS_WITH(named_network("gpt:values=fp9"), Contains("values: expected fp32, bf16 or fp8"));
   CHECK_THROWS_WITH(network_in_slices("gpt:values=bf16", {}, 2), Contains("values: slices of a sequence"));
   Graph graph;
   graph.tensors.push_back(

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
 #include "validate/cuda/launch.h"
 #include "validate/networks/narrow_values.h"
@@ -75,7 +76,7 @@ CudaKernel with_rounded_parameters(const Graph& graph, const Op& op, CudaKernel 
 
 std::optional<CudaKernel> narrow_cuda_kernel(const Graph& graph, const Op& op, const Libraries& libraries,
                                              CudaKernelMaker make) {
-  if (!bfloat_use(op)) return std::nullopt;
+  if (!bfloat_use(op) || multiplies_8_bits(op)) return std::nullopt;
   if (!is_in_fp32_alone(*network_kind(op.kind))) {
     try {
       return make(graph, op, libraries);

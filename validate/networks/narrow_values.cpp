@@ -1,9 +1,14 @@
 #include "validate/networks/narrow_values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
+#include "validate/networks/kernel_arguments.h"
 
 namespace plimsoll {
 namespace {
@@ -26,6 +31,33 @@ bool is_value(const Tensor& tensor) {
       tensor.kind == TensorKind::input || tensor.kind == TensorKind::activation || tensor.kind == TensorKind::gradient;
   return is_kind && tensor.dtype == "fp32";
 }
+
+bool is_linear(const Op& op) {
+  const std::optional<OpKind> kind = network_kind(op.kind);
+  return kind == OpKind::linear || kind == OpKind::linear_input_gradient || kind == OpKind::linear_weight_gradient;
+}
+
+/// The weights of layers whose results a softmax or the loss reads.
+std::set<TensorId> weights_of_choices(const Graph& graph) {
+  std::set<TensorId> chosen_from, weights;
+  for (const Op& op : graph.ops) {
+    const std::optional<OpKind> kind = network_kind(op.kind);
+    if (kind == OpKind::softmax || kind == OpKind::cross_entropy) chosen_from.insert(op.inputs[0]);
+  }
+  for (const Op& op : graph.ops) {
+    if (network_kind(op.kind) == OpKind::linear && chosen_from.contains(op.outputs[0])) weights.insert(op.inputs[1]);
+  }
+  return weights;
+}
+
+/// The weight of a linear layer's op: it is read, or its gradient is made.
+TensorId weight_of(const Graph& graph, const Op& op) {
+  if (network_kind(op.kind) != OpKind::linear_weight_gradient) return op.inputs[1];
+  const std::string forward(*attribute_of(op, "of"));
+  return std::ranges::find(graph.ops, forward, &Op::name)->inputs[1];
+}
+
+constexpr std::int64_t divisor_in_fp8 = 16;  ///< of cuBLASLt's products: rows of matrices begin at 16 bytes
 
 }  // namespace
 
@@ -118,6 +150,39 @@ void narrow_values(Network& network, const StatedRates& rates) {
   }
   graph.source.dtype = "bf16";  // in which products compute; tensors say their own
   state_costs(graph, rates);
+}
+
+std::optional<std::string> products_in_fp8(Network& network, const StatedRates& rates) {
+  Graph& graph = network.graph;
+  const std::set<TensorId> kept = weights_of_choices(graph);
+  bool is_any = false;
+  for (Op& op : graph.ops) {
+    if (!is_linear(op)) continue;
+    const TensorId weight = weight_of(graph, op);
+    if (kept.contains(weight)) continue;
+    const std::int64_t rows = row_sizes(graph[op.inputs[0]]).rows, from = graph[weight].shape[0],
+                       to = graph[weight].shape[1];
+    if (rows % divisor_in_fp8 != 0 || from % divisor_in_fp8 != 0 || to % divisor_in_fp8 != 0) {
+      return fmt::format(
+          "'{}' multiplies {} rows of {} numbers, {} of a result; products in fp8 take multiples of {}, as cuBLASLt "
+          "does",
+          op.name, rows, from, to, divisor_in_fp8);
+    }
+    op.attributes.emplace_back("products", "fp8");
+    is_any = true;
+  }
+  if (!is_any) return "has no linear layer but its last, which stays in bf16; values=bf16 has the same numbers";
+  state_costs(graph, rates);
+  return std::nullopt;
+}
+
+std::optional<In8Bits> rounded_operand(const Op& op, std::size_t input) {
+  if (!multiplies_8_bits(op) || input > 1) return std::nullopt;
+  const std::optional<OpKind> kind = network_kind(op.kind);
+  const std::size_t gradient = kind == OpKind::linear_input_gradient    ? 0
+                               : kind == OpKind::linear_weight_gradient ? 1
+                                                                        : 2;
+  return input == gradient ? In8Bits::e5m2 : In8Bits::e4m3;
 }
 
 }  // namespace plimsoll

@@ -51,7 +51,7 @@ ReferenceOption optimizer_option(Optimizer& value) {
 std::vector<ReferenceOption> with_common(std::vector<ReferenceOption> options, Settings& s) {
   options.push_back(word_option("view", s.view, {"chain", "graph"}));
   options.push_back(word_option("kernels", s.kernels, {"cpu", "cuda", "cuda_tf32"}));
-  options.push_back(word_option("values", s.values, {"fp32", "bf16"}));
+  options.push_back(word_option("values", s.values, {"fp32", "bf16", "fp8"}));
   options.push_back(optimizer_option(s.training.updates));
   options.push_back(quantity_option("rate", s.training.rates.flops, parse_flops_rate, format_flops_rate));
   options.push_back(quantity_option("bandwidth", s.training.rates.bytes, parse_bandwidth, format_bandwidth));
@@ -152,6 +152,9 @@ void check_combination(std::string_view reference, const Settings& s) {
   if (s.view == 0 && s.training.updates != Optimizer::none) {
     throw InputError(located(reference, {}, "updates", "only of view=graph; a chain's updates follow --optimizer"));
   }
+  if (s.values == 2 && s.kernels != 0) {
+    throw InputError(located(reference, {}, "values", "CUDA kernels have no products in fp8; kernels=cpu has"));
+  }
 }
 
 void take_values(std::string_view reference, const Settings& s, Network& network) {
@@ -163,6 +166,10 @@ void take_values(std::string_view reference, const Settings& s, Network& network
                                          op->name, op->kind)));
   }
   narrow_values(network, s.training.rates);
+  if (s.values != 2) return;
+  if (const std::optional<std::string> why = products_in_fp8(network, s.training.rates)) {
+    throw InputError(located(reference, {}, "values", *why));
+  }
 }
 
 }  // namespace

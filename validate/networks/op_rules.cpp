@@ -296,6 +296,18 @@ Bytes each_tensor(const Graph& graph, const Op& op) {
   return traffic;
 }
 
+/// The same, and of a product in fp8 what rounding takes: each operand is read once more, for its largest magnitude,
+/// and its numbers of 8 bits are written and read.
+Bytes with_rounding(const Graph& graph, const Op& op) {
+  Bytes traffic = each_tensor(graph, op);
+  if (!multiplies_8_bits(op)) return traffic;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Tensor& operand = input_of(graph, op, i);
+    traffic += operand.bytes + Bytes{2 * number_count(operand)};
+  }
+  return traffic;
+}
+
 // --- the table
 
 using ShapeRule = decltype(OpRule::result);
@@ -317,9 +329,9 @@ constexpr NetworkTable<OpRule> op_rules = [] {
   using enum OpKind;
   namespace of = op_gradients;
   return NetworkTable<OpRule>{
-      forward(linear, of_product, of::linear, forward_product),
-      consequence(linear_input_gradient, input_gradient_product),
-      consequence(linear_weight_gradient, weight_gradient_product),
+      forward(linear, of_product, of::linear, forward_product, with_rounding),
+      consequence(linear_input_gradient, input_gradient_product, with_rounding),
+      consequence(linear_weight_gradient, weight_gradient_product, with_rounding),
       forward(convolution, of_convolution, of::convolution, forward_product),
       consequence(convolution_input_gradient, input_gradient_product),
       consequence(convolution_weight_gradient, weight_gradient_product),

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "sim/core/expects.h"
+#include "sim/core/op_attribute.h"
+#include "sim/model/stage_kernels.h"
 #include "sim/ops/layers.h"
 #include "validate/networks/network.h"
 #include "validate/networks/packing.h"
@@ -393,6 +395,9 @@ Chain chain_of(const Network& network) {
     }
     stage.parameters.assign(used.begin(), used.end());
     chain.stages.push_back(std::move(stage));
+  }
+  if (std::ranges::any_of(network.graph.ops, multiplies_8_bits)) {  // stages that compute in two types
+    add_kernels(chain, network.graph, [](std::uint32_t stage) { return stage; });
   }
   return chain;
 }

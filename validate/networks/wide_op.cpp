@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "validate/networks/narrow_values.h"
 #include "validate/networks/packing.h"
 
 namespace plimsoll {
@@ -16,6 +15,7 @@ WideOp::WideOp(const Graph& from, const Op& narrow) : op(narrow) {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const bool rounds = use == BfloatUse::product && !is_bf16(from[op.inputs[i]]);
     take(from, i, op.inputs[i], inputs, rounds);
+    if (const auto in_8_bits = rounded_operand(narrow, i)) inputs.back().in_8_bits = in_8_bits;
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) take(from, i, op.outputs[i], outputs, false);
 }

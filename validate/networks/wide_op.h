@@ -1,9 +1,11 @@
 #pragma once
 // An op with bf16 values as one of fp32 that computes on copies in the scratch, for kernels that take fp32 alone.
 
+#include <optional>
 #include <vector>
 
 #include "validate/networks/kernel_arguments.h"
+#include "validate/networks/narrow_values.h"
 
 namespace plimsoll {
 
@@ -11,8 +13,9 @@ namespace plimsoll {
 struct WideCopy {
   std::size_t index = 0;
   std::int64_t numbers = 0;
-  Bytes offset;         ///< in the scratch
-  bool rounds = false;  ///< an fp32 parameter, through bf16
+  Bytes offset;                           ///< in the scratch
+  bool rounds = false;                    ///< an fp32 parameter, through bf16
+  std::optional<In8Bits> in_8_bits = {};  ///< through numbers of 8 bits and back
 
   float* address(const KernelArguments&) const;
 };

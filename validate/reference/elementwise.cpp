@@ -25,6 +25,20 @@ void sums_of_columns(const Number* x, std::int64_t rows, std::int64_t columns, f
   }
 }
 
+template <class Number, class Given>
+void rounded_in_8_bits(const Given* x, std::int64_t n, float* y) {
+  float largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(as_float(x[i])));
+  const float scale = scale_to_8_bits<Number>(largest), back = 1.0F / scale;
+  for (std::int64_t i = 0; i < n; ++i) y[i] = as_float(stored_as<Number>(as_float(x[i]) * scale)) * back;
+}
+
+template <class Given>
+void rounded_in_8_bits(const Given* x, std::int64_t n, In8Bits form, float* y) {
+  if (form == In8Bits::e5m2) return rounded_in_8_bits<E5m2>(x, n, y);
+  rounded_in_8_bits<E4m3>(x, n, y);
+}
+
 }  // namespace
 
 void relu(const float* x, float* y, std::int64_t n) {
@@ -73,6 +87,14 @@ void widen(const Bf16* x, std::int64_t n, float* y) {
 
 void narrow(const float* x, std::int64_t n, Bf16* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = as_bf16(x[i]);
+}
+
+void through_8_bits(const float* x, std::int64_t n, In8Bits form, float* y) {
+  rounded_in_8_bits(x, n, form, y);
+}
+
+void through_8_bits(const Bf16* x, std::int64_t n, In8Bits form, float* y) {
+  rounded_in_8_bits(x, n, form, y);
 }
 
 void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y) {

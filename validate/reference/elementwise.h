@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "validate/networks/bf16.h"
+#include "validate/networks/fp8.h"
 #include "validate/networks/update_step.h"
 
 namespace plimsoll::plain {
@@ -26,6 +27,10 @@ void column_sums(const Bf16* x, std::int64_t rows, std::int64_t columns, float* 
 
 void widen(const Bf16* x, std::int64_t n, float* y);
 void narrow(const float* x, std::int64_t n, Bf16* y);
+
+/// What is left of numbers that are rounded to 8 bits with the scale of their largest magnitude, and scaled back.
+void through_8_bits(const float* x, std::int64_t n, In8Bits, float* y);
+void through_8_bits(const Bf16* x, std::int64_t n, In8Bits, float* y);
 
 /// (a, b) swapped in x (outer, a, b): y (outer, b, a).
 void transpose(const float* x, std::int64_t outer, std::int64_t a, std::int64_t b, float* y);

@@ -5,6 +5,7 @@
 
 #include <dnnl.hpp>
 
+#include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
 #include "validate/cpu/kernels/kernel_table.h"
 #include "validate/networks/narrow_values.h"
@@ -123,15 +124,22 @@ void round_through_bf16(const float* x, std::int64_t n, float* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = as_float(as_bf16(x[i]));
 }
 
+void round_through_8_bits(const KernelArguments& a, const WideCopy& copy) {
+  if (copy.rounds) return plain::through_8_bits(a.in(copy.index), copy.numbers, *copy.in_8_bits, copy.address(a));
+  plain::through_8_bits(a.in_as<Bf16>(copy.index), copy.numbers, *copy.in_8_bits, copy.address(a));
+}
+
 /// The kernel of the same op in fp32, on copies in the scratch: inputs are widened, parameters of a product are
-/// rounded to bf16 first, results are rounded once.
+/// rounded to bf16 first, operands of products in fp8 to that, results are rounded once.
 Kernel kernel_through_fp32(const Graph& graph, const Op& op, KernelMaker make) {
   const WideOp wide(graph, op);
   Kernel kernel = make(wide.graph, wide.op);
   return {[in_fp32 = kernel.run, inputs = wide.inputs, outputs = wide.outputs,
            copies = wide.copies](const KernelArguments& a) {
             for (const WideCopy& copy : inputs) {
-              if (copy.rounds) {
+              if (copy.in_8_bits) {
+                round_through_8_bits(a, copy);
+              } else if (copy.rounds) {
                 round_through_bf16(a.in(copy.index), copy.numbers, copy.address(a));
               } else {
                 plain::widen(a.in_as<Bf16>(copy.index), copy.numbers, copy.address(a));
@@ -145,11 +153,26 @@ Kernel kernel_through_fp32(const Graph& graph, const Op& op, KernelMaker make) {
           wide.copies + kernel.scratch};
 }
 
+/// A product in fp8. The gradient of a bias sums what is not rounded.
+Kernel fp8_kernel(const Graph& graph, const Op& op, KernelMaker make) {
+  if (op.outputs.size() == 1) return kernel_through_fp32(graph, op, make);
+  Op of_weight = op;
+  of_weight.outputs.resize(1);
+  Kernel kernel = kernel_through_fp32(graph, of_weight, make);
+  const RowSizes gradient = row_sizes(graph[op.inputs[1]]);
+  kernel.run = [product = kernel.run, gradient](const KernelArguments& a) {
+    product(a);
+    plain::column_sums(a.in_as<Bf16>(1), gradient.rows, gradient.columns, a.out(1));
+  };
+  return kernel;
+}
+
 /// In bf16 with sums in fp32 where the kind's kernel does so on this processor; else through fp32. Nothing where the
 /// kind is not known in bf16.
 std::optional<Kernel> bf16_kernel(const Graph& graph, const Op& op, KernelMaker make) {
   const std::optional<BfloatUse> use = bfloat_use(op);
   if (!use) return std::nullopt;
+  if (multiplies_8_bits(op)) return fp8_kernel(graph, op, make);
   if (takes_fp32_alone(graph, op)) return kernel_through_fp32(graph, op, make);
   try {
     return make(graph, op);
