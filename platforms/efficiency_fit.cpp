@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "platforms/full_grid.h"
+#include "platforms/measured_csv.h"
+#include "platforms/sort_shares.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
 #include "sim/io/quantity.h"
@@ -21,121 +23,6 @@
 
 namespace plimsoll {
 namespace {
-
-/// A row of the file, and where it is.
-struct Row {
-  std::size_t line = 0;
-  std::vector<double> numbers;  // of the columns
-  CollectiveKind operation = CollectiveKind::all_reduce;
-};
-
-/// The one column with words.
-constexpr std::string_view operation_column = "operation";
-
-/// As platforms write it, or as nccl-tests calls its program.
-std::optional<CollectiveKind> operation_named(std::string_view word) {
-  const std::optional<CollectiveKind> kind = from_name<CollectiveKind>(word == "alltoall" ? "all_to_all" : word);
-  return kind == CollectiveKind::broadcast ? std::nullopt : kind;
-}
-
-struct Csv {
-  std::vector<std::string> columns;
-  std::vector<Row> rows;
-};
-
-std::vector<std::string_view> fields_of(std::string_view line) {
-  std::vector<std::string_view> fields;
-  for (std::size_t at = 0; at <= line.size();) {
-    const std::size_t end = std::min(line.find(',', at), line.size());
-    fields.push_back(line.substr(at, end - at));
-    at = end + 1;
-  }
-  return fields;
-}
-
-[[noreturn]] void refuse(const std::string& file, std::size_t line, std::size_t column, const std::string& what) {
-  throw InputError(fmt::format("{}:{}:{}: {}", file, line, column, what));
-}
-
-Csv read_csv(const std::string& text, const std::string& file) {
-  Csv csv;
-  std::size_t number = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = std::string_view(text).substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty()) continue;
-    const std::vector<std::string_view> fields = fields_of(line);
-    if (csv.columns.empty()) {
-      for (const std::string_view field : fields) {
-        if (std::ranges::find(csv.columns, field) != csv.columns.end()) {
-          refuse(file, number, static_cast<std::size_t>(field.data() - line.data()) + 1,
-                 fmt::format("{}: expected a column once, found it twice", field));
-        }
-        csv.columns.emplace_back(field);
-      }
-      continue;
-    }
-    if (fields.size() != csv.columns.size()) {
-      refuse(file, number, 1, fmt::format("expected {} fields, found {}", csv.columns.size(), fields.size()));
-    }
-    Row row{number, {}};
-    for (std::size_t f = 0; f < fields.size(); ++f) {
-      const Parsed<double> value = parse_number(fields[f]);
-      const auto column = static_cast<std::size_t>(fields[f].data() - line.data()) + 1;
-      if (csv.columns[f] == operation_column) {
-        const std::optional<CollectiveKind> operation = operation_named(fields[f]);
-        if (!operation) {
-          refuse(file, number, column,
-                 fmt::format("operation: expected all_reduce, reduce_scatter, all_gather or all_to_all, found '{}'",
-                             fields[f]));
-        }
-        row.operation = *operation;
-        row.numbers.push_back(0);
-        continue;
-      }
-      if (!value.fine() || !(value.value > 0)) {
-        refuse(file, number, column,
-               fmt::format("{}: expected a number above 0, found '{}'", csv.columns[f], fields[f]));
-      }
-      row.numbers.push_back(value.value);
-    }
-    csv.rows.push_back(std::move(row));
-  }
-  return csv;
-}
-
-/// By name; nothing where there is none.
-std::optional<std::size_t> column_of(const Csv& csv, std::string_view name) {
-  const auto found = std::ranges::find(csv.columns, name);
-  if (found == csv.columns.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - csv.columns.begin());
-}
-
-struct TimeColumn {
-  std::size_t at = 0;
-  double unit = 1;  // seconds
-};
-
-TimeColumn time_column(const Csv& csv, const std::string& file) {
-  for (const auto& [name, unit] : {std::pair{"time_us", 1e-6}, std::pair{"time_ms", 1e-3}, std::pair{"time_s", 1.0}}) {
-    if (const std::optional<std::size_t> at = column_of(csv, name)) return {*at, unit};
-  }
-  std::string columns;
-  for (const std::string& column : csv.columns) columns += (columns.empty() ? "" : ",") + column;
-  refuse(file, 1, 1, fmt::format("expected a column time_us, time_ms or time_s, found '{}'", columns));
-}
-
-constexpr std::size_t fewest_rows = 8;
-
-/// Located at the last row.
-void refuse_few(const Csv& csv, const std::string& file) {
-  if (csv.rows.size() >= fewest_rows) return;
-  refuse(file, csv.rows.empty() ? 1 : csv.rows.back().line, 1,
-         fmt::format("expected at least {} rows, found {}", fewest_rows, csv.rows.size()));
-}
 
 /// What a table is made of: sizes, the time that was measured there, what the device's peak alone would take, and the
 /// reference of shares.
@@ -154,9 +41,9 @@ void refuse_long(std::span<const Measured> rows, const std::string& column, cons
   const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
   std::ranges::nth_element(ratios, middle);
   if (*middle <= longest) return;
-  refuse(file, 1, 1,
-         fmt::format("{}: half of the times are more than {:.3g} times their rooflines: is it the unit?", column,
-                     *middle));
+  refuse_row(file, 1, 1,
+             fmt::format("{}: half of the times are more than {:.3g} times their rooflines: is it the unit?", column,
+                         *middle));
 }
 
 /// Sizes of a grid within those of rows.
@@ -172,21 +59,18 @@ std::vector<std::vector<double>> sizes_within(std::vector<std::vector<double>> s
 }
 
 /// Products by their sizes, attention by sequence and heads of all samples; checks what a device cannot do.
-std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, const Device& device,
+std::vector<Measured> measured_rows(const MeasuredCsv& csv, const std::string& file, const Device& device,
                                     const FitOptions& options) {
   const auto peak = device.peak.find(options.dtype);
-  if (peak == device.peak.end() || !device.memory_bandwidth) {
-    throw InputError(fmt::format("'{}' has no {}: shares are of a roofline", device.name,
-                                 device.memory_bandwidth ? "peak of " + options.dtype : "memory_bandwidth"));
-  }
-  const TimeColumn time = time_column(csv, file);
+  const TimeColumn time = time_column_of(csv, file);
   const auto need = [&](std::string_view name) {
     if (const std::optional<std::size_t> at = column_of(csv, name)) return *at;
-    refuse(file, 1, 1,
-           fmt::format(
-               "expected columns m,n,k, or batch,m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, "
-               "found no '{}'",
-               name));
+    refuse_row(
+        file, 1, 1,
+        fmt::format(
+            "expected columns m,n,k, or batch,m,n,k, or batch,sequence,heads,head_size, or operation,ranks,bytes, "
+            "or sort,flops,bytes, found no '{}'",
+            name));
   };
   const bool is_attention = column_of(csv, "sequence").has_value();
   const std::vector<std::size_t> at =
@@ -194,7 +78,7 @@ std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, con
                    : std::vector{need("m"), need("n"), need("k")};
   const std::optional<std::size_t> batch_at = column_of(csv, "batch");
   std::vector<Measured> rows;
-  for (const Row& row : csv.rows) {
+  for (const MeasuredRow& row : csv.rows) {
     const auto number = [&](std::size_t i) { return row.numbers[at[i]]; };
     Measured made{.line = row.line, .time = Seconds{time.unit * row.numbers[time.at]}};
     if (is_attention) {
@@ -215,13 +99,13 @@ std::vector<Measured> measured_rows(const Csv& csv, const std::string& file, con
     }
     constexpr double tolerated = 0.95;
     if (made.time.value < tolerated * made.computing.value) {
-      refuse(file, row.line, 1,
-             fmt::format("{}: the peak of {} allows {} at least, found {}", csv.columns[time.at], options.dtype,
-                         format_seconds(made.computing), format_seconds(made.time)));
+      refuse_row(file, row.line, 1,
+                 fmt::format("{}: the peak of {} allows {} at least, found {}", csv.columns[time.at], options.dtype,
+                             format_seconds(made.computing), format_seconds(made.time)));
     }
     rows.push_back(std::move(made));
   }
-  refuse_few(csv, file);
+  refuse_few_rows(csv, file);
   refuse_long(rows, csv.columns[time.at], file);
   return rows;
 }
@@ -373,16 +257,17 @@ void add_held_out(const SizeGrid& grid, std::vector<double>& ratios) {
 
 /// Sizes of collectives are few and measured at all combinations: the grid is that of the rows. Of several rows of one
 /// combination it takes the middle of the logarithms.
-FittedTable fitted_collectives(const Csv& csv, const std::string& file, const FitOptions& options) {
-  const TimeColumn time = time_column(csv, file);
+FittedTable fitted_collectives(const MeasuredCsv& csv, const std::string& file, const FitOptions& options) {
+  const TimeColumn time = time_column_of(csv, file);
   const std::optional<std::size_t> ranks_at = column_of(csv, "ranks"), bytes_at = column_of(csv, "bytes");
-  if (!ranks_at || !bytes_at) refuse(file, 1, 1, "expected columns operation,ranks,bytes and a time");
-  refuse_few(csv, file);
+  if (!ranks_at || !bytes_at) refuse_row(file, 1, 1, "expected columns operation,ranks,bytes and a time");
+  refuse_few_rows(csv, file);
   std::map<CollectiveKind, std::map<std::pair<double, double>, std::vector<double>>> found;
-  for (const Row& row : csv.rows) {
+  for (const MeasuredRow& row : csv.rows) {
     const double ranks = row.numbers[*ranks_at];
-    if (ranks < 2) refuse(file, row.line, 1, fmt::format("ranks: expected 2 or more, found {}", ranks));
-    found[row.operation][{ranks, row.numbers[*bytes_at]}].push_back(std::log(time.unit * row.numbers[time.at]));
+    if (ranks < 2) refuse_row(file, row.line, 1, fmt::format("ranks: expected 2 or more, found {}", ranks));
+    found[*operation_named(row.word)][{ranks, row.numbers[*bytes_at]}].push_back(
+        std::log(time.unit * row.numbers[time.at]));
   }
   FittedTable fitted;
   fitted.rows = csv.rows.size();
@@ -397,8 +282,8 @@ FittedTable fitted_collectives(const Csv& csv, const std::string& file, const Fi
       for (const double b : bytes) {
         const auto point = points.find({r, b});
         if (point == points.end()) {
-          refuse(file, csv.rows.back().line, 1,
-                 fmt::format("a hole: no row of {} with {} ranks and {} bytes", written(kind), r, b));
+          refuse_row(file, csv.rows.back().line, 1,
+                     fmt::format("a hole: no row of {} with {} ranks and {} bytes", written(kind), r, b));
         }
         const std::vector<double>& times = point->second;
         const double middle = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
@@ -445,21 +330,27 @@ std::vector<std::vector<double>> attention_grid_sizes() {
 
 FittedTable fitted_table(const std::string& csv, const std::string& file_name, const Device& device,
                          const FitOptions& options) {
-  const Csv table = read_csv(csv, file_name);
+  const MeasuredCsv table = read_measured_csv(csv, file_name);
   if (column_of(table, operation_column)) {
     FittedTable fitted = fitted_collectives(table, file_name, options);
     fitted.efficiency.model = device.model;
     return fitted;
   }
-  const std::vector<Measured> rows = measured_rows(table, file_name, device, options);
+  if (!device.peak.contains(options.dtype) || !device.memory_bandwidth) {
+    throw InputError(fmt::format("'{}' has no {}: shares are of a roofline", device.name,
+                                 device.memory_bandwidth ? "peak of " + options.dtype : "memory_bandwidth"));
+  }
   FittedTable fitted;
-  fitted.rows = rows.size();
+  if (column_of(table, sort_column)) fitted = fitted_sorts(table, file_name, device, options);
   Efficiency& made = fitted.efficiency;
   made.name = options.name;
   made.model = device.model;
   made.peak = device.peak;
   made.memory_bandwidth = device.memory_bandwidth;
   made.kernel_floor = options.kernel_floor;
+  if (!fitted.shares.empty()) return fitted;
+  const std::vector<Measured> rows = measured_rows(table, file_name, device, options);
+  fitted.rows = rows.size();
   std::map<double, std::vector<Measured>> by_head_size;
   for (const Measured& row : rows) by_head_size[row.head_size].push_back(row);
   const bool is_attention = by_head_size.rbegin()->first > 0;

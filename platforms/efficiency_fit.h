@@ -2,6 +2,7 @@
 // Tables of efficiencies from measured times: a CSV file becomes a grid that is as near to all its rows as it can be.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct FittedTable {
   Efficiency efficiency;
   std::size_t rows = 0, grid_points = 0;
   double mean_error = 0, roofline_error = 0;  ///< mean of |predicted / measured - 1|; collectives have no roofline
+  std::map<std::string, double, std::less<>> shares = {};  ///< of whole sorts, by their keys in efficiency files
 };
 
 /// thin: a grid of usual sizes, least squares of all rows. full: all sizes of the rows, with each row's own share.
@@ -44,6 +46,7 @@ struct FitOptions {
 /// `batch`: so many of them by one kernel. Columns
 /// `batch,sequence,heads,head_size` and a time: causal fused attention, forward; others are passed by. Of several rows
 /// of the same sizes all count. Columns `operation,ranks,bytes` and a time: collectives in one node, all combinations.
+/// Columns `sort,flops,bytes` and a time: shares of whole sorts (platforms/sort_shares.h).
 /// A table of enough rows has their spread: of products and attention every tenth pair of the last two sizes is left
 /// out of a second fit, of collectives each number of bytes in turn, and said by the rest.
 /// Throws InputError, with the row's place, for what cannot be: another column where the time should be, fewer than 8

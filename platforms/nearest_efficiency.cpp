@@ -137,10 +137,14 @@ Efficiency load_borrowed() {
   return parse_efficiency(read_text_file(path), path.string());
 }
 
+/// No GPU here has so many times another one's flops for a byte; a processor's core has a 25th.
+constexpr double farthest = 8;
+
 /// How far a table is from a device: first whether it is of its generation, then by what each needs for a byte.
 std::optional<std::pair<bool, double>> distance(const Efficiency& efficiency, const Device& device) {
   const std::optional<double> own = intensity(device), its = intensity(efficiency);
   if (!own || !its || !has_products_in_16_bits(efficiency)) return std::nullopt;
+  if (std::abs(*own - *its) > std::log(farthest)) return std::nullopt;
   const Generation generation = generation_of(device.model);
   const bool is_other = generation == Generation::unknown || generation != generation_of(efficiency.model);
   return std::pair(is_other, std::abs(*own - *its));

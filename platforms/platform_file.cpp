@@ -270,9 +270,10 @@ const Field<PlatformDraft, const YamlCursor&> platform_fields[] = {
 void find_nearest(DeviceKind& kind, std::string& source) {
   const std::shared_ptr<const Efficiency> found = nearest_efficiency(kind.device);
   if (!found) {
-    kind.nearest_at->complain(fmt::format(
-        "efficiency: no table is the nearest to '{}': it has no memory_bandwidth, or no peak in bf16 or fp16",
-        kind.device.name));
+    kind.nearest_at->complain(
+        fmt::format("efficiency: no table is the nearest to '{}': it has no memory_bandwidth, no peak in bf16 or fp16, "
+                    "or other flops for a byte than any GPU here",
+                    kind.device.name));
     return;
   }
   kind.device.efficiency = found;

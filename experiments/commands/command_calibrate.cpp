@@ -18,6 +18,7 @@
 #include "platforms/efficiency_fit.h"
 #include "platforms/platform_file.h"
 #include "platforms/recorded_efficiency.h"
+#include "platforms/sort_shares.h"
 #include "platforms/written_platform.h"
 #include "sim/core/names.h"
 #include "sim/io/input_error.h"
@@ -39,7 +40,9 @@ struct CalibrateArguments {
 constexpr const char *table_word = "table", *recording_word = "recording";
 
 /// What the efficiencies at `with` say, and the new tables in place of theirs.
-Efficiency joined(Efficiency with, Efficiency made) {
+Efficiency joined(Efficiency with, FittedTable fitted, const std::string& measured_in) {
+  Efficiency& made = fitted.efficiency;
+  for (const auto& [sort, share] : fitted.shares) set_share(with, sort, measured_in, share);
   with.name = std::move(made.name);
   for (auto& [dtype, grid] : made.product) with.product.insert_or_assign(dtype, std::move(grid));
   for (auto& [dtype, grid] : made.batched_product_by_size) {
@@ -65,22 +68,22 @@ int make_table(const CalibrateArguments& arguments) {
     throw InputError(fmt::format("--grid: expected thin or full, found '{}'", arguments.grid));
   }
   if (!floor.fine()) throw InputError("--kernel-floor: " + floor.complaint);
-  FittedTable fitted = fitted_table(read_text_file(arguments.file), arguments.file, platform.devices.front(),
-                                    {.name = std::filesystem::path(arguments.output).stem(),
-                                     .dtype = arguments.dtype,
-                                     .kernel_floor = floor.value,
-                                     .grid = is_full ? TableGrid::full : TableGrid::thin});
-  const auto fitted_spread = fitted.efficiency.spread;
-  const Efficiency whole = arguments.with.empty()
-                               ? std::move(fitted.efficiency)
-                               : joined(load_efficiency(arguments.with), std::move(fitted.efficiency));
+  const FittedTable fitted = fitted_table(read_text_file(arguments.file), arguments.file, platform.devices.front(),
+                                          {.name = std::filesystem::path(arguments.output).stem(),
+                                           .dtype = arguments.dtype,
+                                           .kernel_floor = floor.value,
+                                           .grid = is_full ? TableGrid::full : TableGrid::thin});
+  const Efficiency whole =
+      arguments.with.empty() ? fitted.efficiency : joined(load_efficiency(arguments.with), fitted, arguments.dtype);
   write_text_file(arguments.output, written_efficiency(whole, arguments.source));
   const std::string rooflines =
       fitted.roofline_error > 0 ? fmt::format(" (rooflines: {:.1f} %)", 100 * fitted.roofline_error) : "";
   std::cout << fmt::format("{}: {} rows as {} numbers, {:.1f} % off in the mean{}\n", arguments.output, fitted.rows,
                            fitted.grid_points, 100 * fitted.mean_error, rooflines);
-  for (const auto& [sort, spread] : fitted_spread) {
-    std::cout << fmt::format("spread of {}: {:.3g} to {:.3g}, by rows held out\n", sort, spread.low, spread.high);
+  for (const auto& [sort, share] : fitted.shares) std::cout << fmt::format("share of {}: {:.4g}\n", sort, share);
+  const char* rows = fitted.shares.empty() ? "by rows held out" : "of its own rows";
+  for (const auto& [sort, spread] : fitted.efficiency.spread) {
+    std::cout << fmt::format("spread of {}: {:.3g} to {:.3g}, {}\n", sort, spread.low, spread.high, rows);
   }
   return exit_fine;
 }
@@ -220,6 +223,7 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
       "y(m, n) = x(m, k) w(k, n); with a column batch so many by one kernel. Columns "
       "batch,sequence,heads,head_size,time_us: causal attention, forward.\n"
       "Columns operation,ranks,bytes,time_us: collectives in a node, as nccl-tests measures them.\n"
+      "Columns sort,flops,bytes,time_us: kernels of whole sorts, such as elementwise, norm and convolution.\n"
       "Shares are of the roofline of a platform's first device:\n"
       "  plimsoll calibrate table products.csv --of h200 -o mine.yaml --source \"my H200, torch 2.6, 2026-11-27\"\n"
       "'calibrate recording FILE' makes a platform from a step on a GPU that PyTorch's profiler recorded, with "

@@ -102,6 +102,47 @@ TEST_CASE("a table of products in batches times them by the sizes of each", "[ef
   CHECK(read.batched_product_by_size.at("fp32").points() == made.batched_product_by_size.at("fp32").points());
 }
 
+// By hand: 0.8, 0.5 and 0.4 of a bandwidth of 4.8 TB/s and a peak of 989.4 TFLOPS, 2 us on top or divided with the
+// rest.
+TEST_CASE("kernels of whole sorts have the share with which they together take as long as they did", "[efficiency]") {
+  const Device gpu = device();
+  std::string csv = "sort,flops,bytes,time_us\n";
+  for (int bytes = 48; bytes <= 480; bytes += 48) {  // MB: 10 us each 48 of them
+    csv += fmt::format("elementwise,1,{}e6,{}\n", bytes, bytes / 4.8 / 0.8 + 2);
+    csv += fmt::format("norm,1,{}e6,{}\n", bytes, (bytes / 4.8 / 0.5) * (bytes < 400 ? 1 : 1.25) + 2);
+    csv += fmt::format("convolution,{}e9,1e6,{}\n", bytes, (bytes / 0.9894 + 2) / 0.4);
+  }
+  const FittedTable fitted = fitted_table(csv, "f.csv", gpu, {.name = "mine", .dtype = "bf16"});
+  CHECK(fitted.rows == 30);
+  REQUIRE(fitted.shares.size() == 3);
+  CHECK(fitted.shares.at("elementwise") == Approx(0.8));
+  CHECK(fitted.shares.at("norm") == Approx(0.5 * 55 / (55 + 0.25 * (9 + 10))));  // 1 + ... + 10, the last two longer
+  CHECK(fitted.shares.at("convolution") == Approx(0.4));
+  CHECK(fitted.efficiency.spread.empty());
+  const Efficiency read = parse_efficiency(written_efficiency(fitted.efficiency, "s"), "f.yaml");
+  CHECK(read.elementwise == Approx(0.8));
+  CHECK(read.softmax == 1);
+  const GpuKernel kernel{.kind = KernelKind::convolution, .dtype = "bf16"};
+  const std::optional<KernelTime> time = kernel_time(read, gpu, kernel, {Flops{989.4e9}, Bytes{1}});
+  REQUIRE(time);
+  CHECK(time->time.value == Approx((1e-3 + 2e-6) / 0.4).epsilon(1e-3));
+
+  CHECK(complaint_about("sort,bytes,time_us\nelementwise,1,1\nnrm,1,1\n") ==
+        "times.csv:3:1: sort: expected elementwise, norm, softmax, optimizer, convolution, convolution_input_gradient, "
+        "convolution_weight_gradient, channels_last_convolution, channels_last_convolution_input_gradient or "
+        "channels_last_convolution_weight_gradient, found 'nrm'; did you mean 'norm'?");
+  CHECK(complaint_about("sort,bytes,time_us\nnorm,1,1\n") == "times.csv:2:1: expected at least 8 rows, found 1");
+  CHECK(complaint_about("sort,time_us\nnorm,1\n") == "times.csv:1:1: expected columns sort,flops,bytes and a time");
+  std::string few = "sort,bytes,time_us\n";
+  for (int row = 0; row < 8; ++row) few += "norm,48e6,3\n";
+  CHECK(complaint_about(few) ==
+        "times.csv:2:1: norm: its 8 kernels take 24.00 us in all, less than a 3rd of what the device's "
+        "memory_bandwidth or "
+        "peak allows, with 16.00 us of --kernel-floor");
+  for (int row = 0; row < 8; ++row) few += "convolution,48e6,30\n";
+  CHECK(complaint_about(few) == "times.csv:10:1: convolution: expected a column flops");
+}
+
 TEST_CASE("a written table reads as it was", "[efficiency]") {
   FittedTable fitted = fitted_table(eight_rows(), "f.csv", device(), {.name = "mine", .dtype = "bf16"});
   Efficiency& made = fitted.efficiency;
@@ -147,7 +188,7 @@ TEST_CASE("times that cannot be are refused with their place", "[efficiency]") {
         "times.csv:1:1: expected a column time_us, time_ms or time_s, found 'm,n,k,tflops'");
   CHECK(complaint_about("m,n,time_us\n16,16,4\n") ==
         "times.csv:1:1: expected columns m,n,k, or batch,m,n,k, or batch,sequence,heads,head_size, or "
-        "operation,ranks,bytes, found no "
+        "operation,ranks,bytes, or sort,flops,bytes, found no "
         "'k'");
   CHECK(complaint_about("m,n,k,time_us\n16,16,16,4\n") == "times.csv:2:1: expected at least 8 rows, found 1");
   CHECK(complaint_about(rows + "16,,16,4\n") == "times.csv:10:4: n: expected a number above 0, found ''");

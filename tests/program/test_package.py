@@ -77,7 +77,8 @@ class InTheKitForGpus(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([ROOT / "validate/gpu_pack/copy_sources.sh", ROOT, folder], check=True)
             self.assertEqual(sources(pathlib.Path(folder, "traces/python/plimsoll")), sources(PACKAGE))
-            for command in ("traces/export_pytorch.py", "traces/measure_training.py", "validate/pytorch/measure.py", "validate/pytorch/beside_checkpoint.py"):
+            for command in ("traces/export_pytorch.py", "traces/measure_training.py", "validate/pytorch/measure.py", "validate/pytorch/measure_kernels.py",
+                            "validate/pytorch/beside_checkpoint.py"):
                 done = subprocess.run([sys.executable, os.path.join(folder, command), "--help"], capture_output=True, text=True)
                 without_torch = done.returncode == 2 and "has no torch" in done.stderr
                 self.assertTrue(without_torch or (done.returncode == 0 and done.stdout.startswith("usage: ")), f"{command}: {done.stderr}")

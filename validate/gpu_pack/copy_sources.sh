@@ -9,6 +9,6 @@ cp -r "$source/platforms" "$root/platforms"
 cp -r "$source/traces/data" "$source/traces/export_pytorch.py" "$source/traces/measure_training.py" "$root/traces/"
 (cd "$source" && cp --parents traces/python/plimsoll/*.py traces/python/plimsoll/*/*.{py,c} "$root/")
 cp -P "$source/traces/plimsoll" "$root/traces/" # links to the package, beside the scripts that import it
-cp "$source"/validate/pytorch/{measure,models,gpu_models,beside_checkpoint}.py "$root/validate/pytorch/"
+cp "$source"/validate/pytorch/{measure,measure_kernels,models,gpu_models,beside_checkpoint}.py "$root/validate/pytorch/"
 cp -P "$source/validate/pytorch/plimsoll" "$root/validate/pytorch/"
 find "$root/platforms" -name '*.cpp' -delete -o -name '*.h' -delete

@@ -50,6 +50,7 @@ now() { # seconds; KIT_CLOCK: a file that has them, for tests
 #         name      seconds most least teaches
 timetable="test            8   60    10      20
            calibrate       8   40    15      10
+           kernels        32   45    20      38
            replays        87  150    30     100
            gpt2_small     60  130    70      60
            resnet50       60   90    60      40
@@ -212,6 +213,7 @@ measured() { # MODEL SECONDS OPTION...
 
 part_test() { step test_cuda "$1" "$here/test_cuda" -d yes; }
 part_calibrate() { calibrate "$1"; }
+part_kernels() { step kernels "$1" "$python" "$here/validate/pytorch/measure_kernels.py" --device cuda --dtype bf16 --seconds 25 -o "$folder/kernels"; }
 part_replays() { step replays "$1" "$here/plimsoll" validate "$here/validate/validate_gpu.yaml" --backend cuda --rounds 3 -o "$folder/replays"; }
 part_gpt2_small() { measured gpt2_small "$1" --batch 8 --amp bf16; }
 part_resnet50() { measured resnet50 "$1" --batch 64; }

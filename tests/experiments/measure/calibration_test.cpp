@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "platforms/efficiency_file.h"
 #include "platforms/platform_file.h"
 #include "sim/core/device_name.h"
 #include "tests/experiments/run_program.h"
@@ -133,6 +134,33 @@ TEST_CASE("times measured under another name of the same hardware are re-scaled,
   CHECK(run.err.find(
             "note: 'intel xeon processor, one core' of platform 'h200' seems to be that hardware under another "
             "name; if it is, set its model to 'Intel(R) Xeon(R) Processor' and the times hold\n") != std::string::npos);
+}
+
+TEST_CASE("measured kernels become efficiencies, and a table joins others", "[program]") {
+  const TemporaryFolder folder;
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  std::ofstream products(path("products.csv")), sorts(path("sorts.csv"));
+  products << "m,n,k,time_us\n";
+  sorts << "sort,bytes,time_us\n";
+  for (int row = 1; row <= 8; ++row) {
+    products << 256 * row << ",4096,4096," << 40 * row << '\n';
+    sorts << "norm," << 48 * row << "e6," << 20 * row + 2 << '\n';  // at half of 4.8 TB/s
+  }
+  products.close();
+  sorts.close();
+  const auto table = [&](const char* file, const std::string& more) {
+    return plimsoll("calibrate table " + path(file) + " --of h200 --source s -o " + path("mine.yaml") + more);
+  };
+  const ProgramRun first = table("products.csv", ""), second = table("sorts.csv", " --with " + path("mine.yaml"));
+  INFO(first.err << second.err);
+  REQUIRE(first.exit_code == 0);
+  REQUIRE(second.exit_code == 0);
+  CHECK(second.out.find("8 rows as 1 numbers, 0.0 % off in the mean") != std::string::npos);
+  CHECK(second.out.find("share of norm: 0.5\n") != std::string::npos);
+  const Efficiency both = load_efficiency(path("mine.yaml"));
+  CHECK(both.norm == Approx(0.5));
+  CHECK(both.elementwise == 1);
+  CHECK(both.product.contains("bf16"));
 }
 
 }  // namespace
