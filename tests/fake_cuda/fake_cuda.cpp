@@ -62,7 +62,7 @@ struct State {
   std::set<CUmemPoolHandle_st*> pools;
   std::vector<std::unique_ptr<CUevent_st>> destroyed;
   std::map<void*, OwnedBytes> device, host;
-  int current = 0, records = 0, early_frees = 0;
+  int current = 0, records = 0, early_frees = 0, launches = 0;
   std::string issued, maths;
   std::vector<unsigned> launched_blocks;
   float clock = 0;
@@ -207,6 +207,15 @@ std::string& issued() {
 
 std::string& maths() {
   return state().maths;
+}
+
+int& launches() {
+  return state().launches;
+}
+
+std::atomic<std::int64_t>& numbers_read() {
+  static std::atomic<std::int64_t> all{0};
+  return all;
 }
 
 std::vector<unsigned>& launched_blocks() {

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -50,6 +51,12 @@ std::string& issued();
 
 /// In which maths convolutions were issued, in order: see fake_cudnn.cpp.
 std::string& maths();
+
+/// Kernels of our own so far.
+int& launches();
+
+/// Numbers that kernels of blocks have read row by row.
+std::atomic<std::int64_t>& numbers_read();
 
 /// Blocks of each kernel of blocks, in the order of their launch.
 std::vector<unsigned>& launched_blocks();

@@ -560,17 +560,46 @@ class CudaReplay {
       CUDA_CHECK(cudaMemcpyAsync(rooms_->address_of(load.region), address, static_cast<std::size_t>(bytes.count),
                                  cudaMemcpyDefault, stream_of(s)));
     }
-    for (const PlannedCall& call : planned.calls) issue(s, call);
+    std::span<const PlannedCall> calls = planned.calls;
+    while (!calls.empty()) calls = calls.subspan(issue_first(s, calls));
     if (planned.copy) issue(s, *planned.copy);
   }
 
-  void issue(StepId s, const PlannedCall& call) {
+  /// By which rule a call updates a parameter here; nothing where it does something else.
+  std::optional<UpdateRule> rule_of(StepId s, const PlannedCall& call) const {
+    const std::optional<CudaUpdate>& update = cuda_.kernels[call.op.index].update;
+    const bool on_host = schedule_[schedule_[s].stream].way.computes_elsewhere();
+    return update && !on_host ? std::optional(update->rule) : std::nullopt;
+  }
+
+  /// Issues the first call, and with an update those by the same rule that follow it. Returns how many.
+  std::size_t issue_first(StepId s, std::span<const PlannedCall> calls) {
+    const std::optional<UpdateRule> rule = rule_of(s, calls[0]);
+    if (!rule) {
+      issue(s, calls[0]);
+      return 1;
+    }
+    std::vector<UpdatedNumbers> all;
+    for (const PlannedCall& call : calls) {
+      if (rule_of(s, call) != rule) break;
+      all.push_back(cuda_.kernels[call.op.index].update->of(arguments_of(s, call)));
+    }
+    launch::update(*rule, all, stream_of(s));
+    return all.size();
+  }
+
+  KernelArguments arguments_of(StepId s, const PlannedCall& call) const {
     KernelArguments arguments;
     for (const Address& a : call.inputs) arguments.inputs.push_back(rooms_->address_of(a, s));
     for (const Address& a : call.outputs) arguments.outputs.push_back(rooms_->address_of(a, s));
     arguments.scratch = rooms_->address_of({std::nullopt, call.scratch}, s);
     if (call.statistics)
       arguments.statistics = static_cast<float*>(static_cast<void*>(rooms_->address_of({call.statistics, {}}, s)));
+    return arguments;
+  }
+
+  void issue(StepId s, const PlannedCall& call) {
+    const KernelArguments arguments = arguments_of(s, call);
     if (schedule_[schedule_[s].stream].way.computes_elsewhere()) {
       return on_host(s, [&kernel = cuda_.host_kernels[call.op.index], arguments] { kernel(arguments); });
     }

@@ -8,9 +8,17 @@
 
 #include "validate/cuda/cuda_error.h"
 
+#define UNROLLED _Pragma("unroll")  // what a loop indexes can then be registers
+
 namespace plimsoll {
 
 constexpr unsigned block_threads = 256;
+
+/// Of numbers that blocks read row by row: tests count them.
+template <class Number>
+__device__ Number read(const Number* from) {
+  return *from;
+}
 
 /// Calls `work(i)` for every i below n.
 template <class Work>

@@ -20,6 +20,7 @@
 #define __device__
 #define __global__
 #define __shared__ static
+#define UNROLLED
 
 namespace plimsoll {
 
@@ -32,8 +33,15 @@ inline void __syncthreads() {
   block_barrier->arrive_and_wait();
 }
 
+template <class Number>
+Number read(const Number* from) {
+  ++fake::numbers_read();
+  return *from;
+}
+
 template <class Work>
 void for_each(std::int64_t n, cudaStream_t stream, Work work) {
+  if (n > 0) ++fake::launches();
   fake::enqueue(stream, [=] {
     for (std::int64_t i = 0; i < n; ++i) work(i);
   });
@@ -58,6 +66,7 @@ void run_block(dim3 place, dim3 block, const Kernel& kernel) {
 
 template <class... Parameters, class... Arguments>
 void launch_blocks(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream, Arguments... arguments) {
+  ++fake::launches();
   fake::launched_blocks().push_back(grid.x * grid.y);
   fake::enqueue(stream, [=] {
     for (unsigned y = 0; y < grid.y; ++y) {

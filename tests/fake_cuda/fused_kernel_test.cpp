@@ -1,0 +1,224 @@
+// How many kernels an op takes, and how often they read their rows: what validate/cuda.md says.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/placed_values.h"
+#include "tests/training/op_cases.h"
+#include "validate/cuda/cuda_kernel.h"
+#include "validate/cuda/cuda_machine.h"
+#include "validate/cuda/launch.h"
+#include "validate/reference/decoder_layers.h"
+#include "validate/reference/layers.h"
+#include "validate/reference/normalization.h"
+
+namespace plimsoll {
+namespace {
+
+using Numbers = std::vector<float>;
+
+Numbers waves(std::int64_t n, float pace) {
+  Numbers x(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(pace * static_cast<float>(i)) + 0.25F;
+  return x;
+}
+
+/// What a call issues: kernels, and numbers that blocks read row by row.
+struct Issued {
+  int launches = 0;
+  std::int64_t reads = 0;
+};
+
+template <class Call>
+Issued issued_by(Call call) {
+  const int launches = fake::launches();
+  const std::int64_t reads = fake::numbers_read();
+  {
+    const OwnedStream stream = new_stream();
+    call(*stream);
+  }  // is drained
+  return {fake::launches() - launches, fake::numbers_read() - reads};
+}
+
+TEST_CASE("norms and losses and updates and fused attention take as many kernels as their page says", "[fake_cuda]") {
+  fake::begin({});
+  const std::map<std::string, int> kernels{{"layer_norm", 1},
+                                           {"layer_norm_input_gradient", 1},
+                                           {"layer_norm_weight_gradient", 2},
+                                           {"root_norm", 1},
+                                           {"root_norm_input_gradient", 1},
+                                           {"root_norm_weight_gradient", 2},
+                                           {"softmax", 1},
+                                           {"softmax_gradient", 1},
+                                           {"cross_entropy", 1},
+                                           {"fused_attention", 1},
+                                           {"fused_attention_backward", 2},
+                                           {"cross_entropy_gradient", 1},
+                                           {"gated_silu", 1},
+                                           {"gated_silu_gradient", 1},
+                                           {"rotation", 1},
+                                           {"rotation_gradient", 1},
+                                           {"optimizer", 1}};
+  for (const auto& [kind, expected] : kernels) {
+    INFO(kind);
+    const OpCase c = op_case(kind);
+    const std::optional<CudaKernel> kernel = make_cuda_kernel(c.graph, c.op, {});
+    REQUIRE(kernel);
+    const PlacedValues placed(random_values(c, 5));
+    const ScratchPiece scratch(kernel->scratch, 1);
+    KernelArguments arguments = placed.arguments();
+    arguments.scratch = scratch.address();
+    const Issued issued = issued_by([&](cudaStream_t stream) { kernel->run(arguments, {stream, nullptr, nullptr}); });
+    CHECK(issued.launches == expected);
+  }
+}
+
+TEST_CASE("rows that a block can hold are read once and wider ones are as right", "[fake_cuda]") {
+  fake::begin({});
+  constexpr std::int64_t rows = 2, most_held = 8192;
+  for (const std::int64_t columns : {5, 1025, 8192, 8200}) {
+    INFO(columns);
+    const RowSizes s{rows, columns};
+    const std::int64_t n = rows * columns;
+    const bool held = columns <= most_held;
+    const Numbers x = waves(n, 0.7F), dy = waves(n, 1.3F), scale = waves(columns, 0.1F), shift = waves(columns, 0.3F);
+    Numbers made(x.size()), expected(x.size()), mean(rows), variance(rows);
+    plain::row_statistics(x.data(), s, mean.data(), variance.data());
+    const auto check = [&](const Issued& issued, std::int64_t reads) {
+      CHECK(difference(made, expected) <= 2e-6);
+      CHECK(issued.launches == 1);
+      CHECK(issued.reads == rows * columns * reads);
+    };
+
+    plain::layer_norm(x.data(), scale.data(), shift.data(), s, mean.data(), variance.data(), expected.data());
+    check(issued_by([&](cudaStream_t stream) {
+            launch::layer_norm(x.data(), scale.data(), shift.data(), s, made.data(), stream);
+          }),
+          held ? 3 : 5);  // x, scale, shift
+    plain::layer_norm_input_gradient(x.data(), scale.data(), dy.data(), s, mean.data(), variance.data(),
+                                     expected.data());
+    check(issued_by([&](cudaStream_t stream) {
+            launch::layer_norm_input_gradient(x.data(), scale.data(), dy.data(), s, made.data(), stream);
+          }),
+          held ? 4 : 8);  // x, dy, the scale twice
+    plain::root_norm(x.data(), scale.data(), s, expected.data());
+    check(issued_by([&](cudaStream_t stream) { launch::root_norm(x.data(), scale.data(), s, made.data(), stream); }),
+          held ? 2 : 4);
+    plain::root_norm_input_gradient(x.data(), scale.data(), dy.data(), s, expected.data());
+    check(issued_by([&](cudaStream_t stream) {
+            launch::root_norm_input_gradient(x.data(), scale.data(), dy.data(), s, made.data(), stream);
+          }),
+          held ? 4 : 8);
+    plain::softmax(x.data(), rows, columns, expected.data());
+    check(issued_by([&](cudaStream_t stream) { launch::softmax(x.data(), s, made.data(), stream); }), held ? 1 : 2);
+    const Numbers y = expected;
+    plain::softmax_gradient(y.data(), dy.data(), rows, columns, expected.data());
+    check(
+        issued_by([&](cudaStream_t stream) { launch::softmax_gradient(y.data(), dy.data(), s, made.data(), stream); }),
+        held ? 2 : 4);
+  }
+}
+
+TEST_CASE("a softmax of a wide row whose numbers grow, or are minus infinity, is right", "[fake_cuda]") {
+  fake::begin({});
+  constexpr std::int64_t columns = 8400;
+  Numbers x(columns), made(columns), expected(columns);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = i % 3 == 1 ? -INFINITY : static_cast<float>(i) / 50;
+  issued_by([&](cudaStream_t stream) { launch::softmax(x.data(), {1, columns}, made.data(), stream); });
+  plain::softmax(x.data(), 1, columns, expected.data());
+  CHECK(difference(made, expected) <= 2e-6);
+}
+
+/// The layer norm's weight gradients, held against the plain loops.
+Issued checked_layer_gradients(RowSizes s) {
+  const std::int64_t n = s.rows * s.columns;
+  const Numbers x = waves(n, 0.7F), dy = waves(n, 1.3F);
+  Numbers mean(static_cast<std::size_t>(s.rows)), variance = mean;
+  Numbers dscale(static_cast<std::size_t>(s.columns)), dshift = dscale, right_scale = dscale, right_shift = dscale;
+  plain::row_statistics(x.data(), s, mean.data(), variance.data());
+  plain::layer_norm_weight_gradient(x.data(), dy.data(), s, mean.data(), variance.data(), right_scale.data(),
+                                    right_shift.data());
+  const ScratchPiece scratch(Bytes{launch::layer_norm_weight_scratch(s)}, 1);
+  const Issued issued = issued_by([&](cudaStream_t stream) {
+    launch::layer_norm_weight_gradient(x.data(), dy.data(), s, scratch.address(), dscale.data(), dshift.data(), stream);
+  });
+  CHECK(difference(dscale, right_scale) <= 2e-6);
+  CHECK(difference(dshift, right_shift) <= 2e-6);
+  CHECK(scratch.is_untouched_behind());
+  return issued;
+}
+
+TEST_CASE("gradients of a norm's weights come from one pass over its rows and one over partial sums", "[fake_cuda]") {
+  fake::begin({});
+  for (const RowSizes s : {RowSizes{3, 5}, RowSizes{2, 1030}}) {  // more rows: op_cases.cpp
+    INFO(s.rows << " x " << s.columns);
+    const std::int64_t n = s.rows * s.columns;
+    const Issued layer = checked_layer_gradients(s);
+    CHECK(layer.launches == 2);
+    CHECK(layer.reads == 2 * n);  // x and dy
+
+    const Numbers x = waves(n, 0.7F), dy = waves(n, 1.3F);
+    Numbers dscale(static_cast<std::size_t>(s.columns)), right = dscale;
+    plain::root_norm_weight_gradient(x.data(), dy.data(), s, right.data());
+    const ScratchPiece scratch(Bytes{launch::root_norm_weight_scratch(s)}, 1);
+    const Issued root = issued_by([&](cudaStream_t stream) {
+      launch::root_norm_weight_gradient(x.data(), dy.data(), s, scratch.address(), dscale.data(), stream);
+    });
+    CHECK(difference(dscale, right) <= 2e-6);
+    CHECK(scratch.is_untouched_behind());
+    CHECK(root.launches == 2);
+    CHECK(root.reads == 2 * n);
+  }
+}
+
+TEST_CASE("gradients of a norm's weights find statistics apart where no block holds a row", "[fake_cuda][eleventh-6]") {
+  fake::begin({});
+  CHECK(checked_layer_gradients({1, 8200}).launches == 3);
+}
+
+/// A parameter that is updated: its numbers, gradient and states.
+struct Updated {
+  Numbers w, g, first, second;
+
+  explicit Updated(std::int64_t n) : w(waves(n, 0.9F)), g(waves(n, 1.7F)), first(waves(n, 0.2F)), second(w) {
+    for (float& each : second) each = std::abs(each);
+  }
+  UpdatedNumbers numbers() {
+    return {w.data(), g.data(), first.data(), second.data(), static_cast<std::int64_t>(w.size())};
+  }
+};
+
+TEST_CASE("any number of parameters are updated together, to the bits of one after the other", "[fake_cuda]") {
+  fake::begin({});
+  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::momentum, UpdateRule::adam}) {
+    for (const std::size_t count : {std::size_t{1}, most_together, 2 * most_together + 1}) {
+      std::vector<Updated> together;
+      for (std::size_t p = 0; p < count; ++p) together.emplace_back(static_cast<std::int64_t>(1 + p * 7 % 13));
+      std::vector<Updated> alone = together;
+      std::vector<UpdatedNumbers> all;
+      for (Updated& each : together) all.push_back(each.numbers());
+      const Issued issued = issued_by([&](cudaStream_t stream) { launch::update(rule, all, stream); });
+      CHECK(issued.launches == static_cast<int>((count + most_together - 1) / most_together));
+      for (std::size_t p = 0; p < count; ++p) {
+        INFO(p);
+        Updated& of = alone[p];
+        for (std::size_t i = 0; i < of.w.size(); ++i) {
+          if (rule == UpdateRule::sgd) sgd_update(of.w[i], of.g[i]);
+          if (rule == UpdateRule::momentum) momentum_update(of.w[i], of.g[i], of.first[i]);
+          if (rule == UpdateRule::adam) adam_update(of.w[i], of.g[i], of.first[i], of.second[i]);
+        }
+        CHECK(together[p].w == of.w);
+        CHECK(together[p].first == of.first);
+        CHECK(together[p].second == of.second);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
