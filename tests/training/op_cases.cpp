@@ -104,7 +104,7 @@ std::vector<OpCase> others() {
   const Shape parameter{300};
   const Shape heads{2, 7, 24};
   const Shape words{2, 9, 6}, chances{2, 9, 5}, rows{5, 4, 6};  // some find no room
-  const Attributes top{{"top", "2"}, {"room", "4"}};
+  const Attributes top{{"top", "2"}, {"room", "4"}}, balanced{{"top", "2"}, {"room", "4"}, {"balance", "0.5"}};
   const Attributes of_queries{{"head_size", "6"}, {"parts", "1"}, {"base", "100"}},
       of_keys{{"head_size", "6"}, {"parts", "2"}, {"base", "100"}};
   return {made("relu", {x}, {x}),
@@ -138,6 +138,7 @@ std::vector<OpCase> others() {
           made("to_experts_gradient", {rows, chances}, {words}, top),
           made("from_experts", {rows, chances}, {words}, top),
           made("from_experts_gradient", {words, rows, chances}, {rows, chances}, top),
+          made("from_experts_gradient", {words, rows, chances}, {rows, chances}, balanced),
           made("to_experts", {{3, 200, 2}, {3, 200, 3}}, {{3, 500, 2}}, {{"top", "1"}, {"room", "500"}}),
           made("gated_silu", {x, x}, {x}),
           made("gated_silu_gradient", {x, x, x}, {x, x}),

@@ -83,6 +83,9 @@ TEST_CASE("sizes that a decoder cannot have are refused with their option", "[ne
         "decoder:experts=2,top_k=3: top_k: a token goes to at most the 2 experts there are, found 3");
   CHECK(complaint("decoder:experts=2,capacity=0") ==
         "decoder:experts=2,capacity=0: capacity: must be above 0, found 0");
+  CHECK(complaint("decoder:experts=2,balance=-1") ==
+        "decoder:experts=2,balance=-1: balance: must be at least 0, found -1");
+  CHECK(complaint("decoder:balance=1") == "decoder:balance=1: balance: only of experts: experts=8 has some");
   CHECK_THROWS_WITH(network_in_slices("decoder:sequence=8", std::nullopt, 2),
                     "decoder:sequence=8: has no sequence to slice: its kernels count positions from the first row of a "
                     "sequence");

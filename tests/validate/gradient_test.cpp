@@ -170,6 +170,23 @@ constexpr RecordedGradient recorded_gradients_of_experts[] = {
     {"layer1.mlp.down.experts", 0.64315079, -0.31593445},
 };
 
+// of Mixtral of one layer with half of its loss for unequal numbers of tokens, without that loss
+constexpr double recorded_loss_of_balanced = 3.7409951;
+constexpr RecordedGradient recorded_gradients_of_balanced[] = {
+    {"embedding.table", 2.3989592, -1.8507716},
+    {"head.norm.scale", 0.43089573, 0.29358443},
+    {"head.linear.weight", 1.2595627, -0.48635653},
+    {"layer0.attention.norm.scale", 0.5339083, -0.31783515},
+    {"layer0.attention.query.weight", 0.84628443, -0.051551807},
+    {"layer0.attention.keys.weight", 2.2891476, 0.51234675},
+    {"layer0.attention.projection.weight", 1.0820894, -0.0017993656},
+    {"layer0.mlp.norm.scale", 0.17060802, 0.085717899},
+    {"layer0.mlp.router.weight", 0.51748025, -0.85913596},
+    {"layer0.mlp.gate.experts", 0.69339232, 0.52682688},
+    {"layer0.mlp.up.experts", 0.64276555, -0.3283578},
+    {"layer0.mlp.down.experts", 0.93105119, -0.21201954},
+};
+
 // of Llama whose head has the embedding's table
 constexpr double recorded_loss_of_tied = 3.3990248;
 constexpr RecordedGradient recorded_gradients_of_tied[] = {
@@ -238,6 +255,13 @@ TEST_CASE("a decoder whose head is tied has the gradients of transformers' Llama
 TEST_CASE("a decoder of experts has the gradients of transformers' Mixtral", "[validate]") {
   hold_to_recorded(small_decoder + ",experts=4,top_k=2,capacity=2", recorded_loss_of_experts,
                    recorded_gradients_of_experts);
+}
+
+TEST_CASE("a loss for unequal numbers of tokens at experts has the gradients of transformers' Mixtral", "[validate]") {
+  hold_to_recorded(
+      "decoder:layers=1,width=16,heads=4,kv_heads=2,inner=24,sequence=6,batch=2,vocabulary=20,base=100,"
+      "experts=4,top_k=2,capacity=2,balance=0.5",
+      recorded_loss_of_balanced, recorded_gradients_of_balanced);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ CudaKernel chosen_first(const ExpertSizes& s, std::size_t chances, Work work) {
 }
 
 ExpertSizes expert_sizes(const Graph& graph, const Op& op, std::size_t chances, TensorId rows) {
-  return {graph[op.inputs[chances]], graph[rows], whole_attribute(op, "top")};
+  return {graph[op.inputs[chances]], graph[rows], op};
 }
 
 /// One behind the other, of each expert.

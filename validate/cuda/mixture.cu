@@ -28,6 +28,7 @@ __global__ void place_choices(ExpertSizes s, ExpertChoice c) {
     if (place < s.room) c.choice[expert * s.room + place] = static_cast<std::int32_t>(i);
     ++place;
   }
+  if (threadIdx.x == 0) c.count[expert] = all;
   for (std::int64_t row = all + threadIdx.x; row < s.room; row += block_threads) c.choice[expert * s.room + row] = -1;
 }
 

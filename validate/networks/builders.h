@@ -40,9 +40,11 @@ struct GroupedHeads {
   std::int64_t queries, keys, size, base;
 };
 
-/// How many, how many a token goes to, and how many rows each has room for.
+/// How many, how many a token goes to, how many rows each has room for, and the coefficient of a loss that balances
+/// them.
 struct Experts {
   std::int64_t count, top, room;
+  double balance = 0;
 };
 
 class NetworkBuilder {
@@ -148,6 +150,7 @@ struct DecoderSizes {
   std::uint32_t tied = 0;                ///< 1: the head's weight is the embedding's table
   std::uint32_t experts = 0, top_k = 2;  ///< in place of an MLP; 0: none
   double capacity = 1.25;                ///< rows for which an expert has room, in what it gets where all get as many
+  double balance = 0;                    ///< of a loss for unequal numbers of tokens at experts
 };
 Network decoder(const DecoderSizes&, const TrainingOptions&);
 

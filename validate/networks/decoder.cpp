@@ -1,5 +1,7 @@
 // Decoders as Llama's.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -27,7 +29,7 @@ Experts experts_of(const DecoderSizes& sizes) {
   const std::int64_t tokens = std::int64_t{sizes.batch} * sizes.sequence;
   const double mean = static_cast<double>(tokens * sizes.top_k) / sizes.experts;
   const double room = std::min(std::ceil(sizes.capacity * mean), static_cast<double>(tokens));
-  return {sizes.experts, sizes.top_k, static_cast<std::int64_t>(room)};
+  return {sizes.experts, sizes.top_k, static_cast<std::int64_t>(room), sizes.balance};
 }
 
 }  // namespace
@@ -44,7 +46,9 @@ TensorId NetworkBuilder::experts(const std::string& name, TensorId x, std::int64
   };
   const TensorId gate = products(".gate", rows, width, inner, "w f"), up = products(".up", rows, width, inner, "w f");
   const TensorId made = products(".down", gated_silu(name + ".silu", gate, up), inner, width, "f w");
-  return forward(OpKind::from_experts, name + ".mixed", {made, chances}, top);
+  Attributes mixing = top;
+  if (of.balance > 0) mixing.emplace_back(balance_attribute, fmt::format("{}", of.balance));
+  return forward(OpKind::from_experts, name + ".mixed", {made, chances}, mixing);
 }
 
 TensorId NetworkBuilder::word_embedding(const std::string& name, TensorId tokens, TensorId table) {

@@ -69,7 +69,7 @@ ReferenceOption open_option(std::string_view name, std::uint32_t& value, std::in
 
 std::vector<ReferenceOption> decoder_options(Settings& s) {
   DecoderSizes& d = s.decoder;
-  const auto show = [](double capacity) { return fmt::format("{}", capacity); };
+  const auto show = [](double number) { return fmt::format("{}", number); };
   return with_common(
       {whole_option("layers", d.layers, 1, 512), whole_option("width", d.width, 1, wide),
        whole_option("heads", d.heads, 1, 256), whole_option("kv_heads", d.kv_heads, 1, 256),
@@ -77,7 +77,8 @@ std::vector<ReferenceOption> decoder_options(Settings& s) {
        whole_option("batch", d.batch, 1, 1024), whole_option("vocabulary", d.vocabulary, 2, 1 << 18),
        whole_option("base", d.base, 1, 1 << 30), word_option("tied", d.tied, {"no", "yes"}),
        open_option("experts", d.experts, 1 << 10, "none"), whole_option("top_k", d.top_k, 1, 64),
-       quantity_option("capacity", d.capacity, parse_number, show)},
+       quantity_option("capacity", d.capacity, parse_number, show),
+       quantity_option("balance", d.balance, parse_number, show)},
       s);
 }
 
@@ -141,6 +142,8 @@ void check_decoder(std::string_view reference, const DecoderSizes& d) {
   if (!(d.capacity > 0) || !std::isfinite(d.capacity)) {
     complain("capacity", fmt::format("must be above 0, found {}", d.capacity));
   }
+  if (d.balance < 0) complain("balance", fmt::format("must be at least 0, found {}", d.balance));
+  if (d.balance > 0 && d.experts == 0) complain("balance", "only of experts: experts=8 has some");
 }
 
 void check_combination(std::string_view reference, const Settings& s) {

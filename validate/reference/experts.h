@@ -16,12 +16,13 @@ namespace plimsoll {
 /// chances are (tokens, experts), rows of experts (experts, room, width), rows of tokens (tokens, width).
 struct ExpertSizes {
   std::int64_t tokens, experts, room, top, width;
+  float balance = 0;  ///< of the loss for unequal numbers of tokens, in a gradient of chances
 
-  ExpertSizes(const Tensor& chances, const Tensor& rows, std::int64_t chosen);
+  ExpertSizes(const Tensor& chances, const Tensor& rows, const Op&);
 
   PLIMSOLL_ON_BOTH std::int64_t choices() const { return tokens * top; }
   /// Of an `ExpertChoice`.
-  std::int64_t scratch() const { return 4 * (2 * choices() + experts * room); }
+  std::int64_t scratch() const { return 4 * (2 * choices() + experts * room + experts); }
 };
 
 /// Found anew from the chances by whoever needs it, in its scratch.
@@ -29,9 +30,13 @@ struct ExpertChoice {
   std::int32_t* expert;  ///< of token t's choice k: number t top + k
   std::int32_t* place;   ///< its row at the expert; -1: it found no room
   std::int32_t* choice;  ///< of each expert's row; -1: it is empty
+  std::int32_t* count;   ///< of each expert, those without room too
 
   ExpertChoice(void* scratch, const ExpertSizes& s)
-      : expert(static_cast<std::int32_t*>(scratch)), place(expert + s.choices()), choice(place + s.choices()) {}
+      : expert(static_cast<std::int32_t*>(scratch)),
+        place(expert + s.choices()),
+        choice(place + s.choices()),
+        count(choice + s.experts * s.room) {}
 
   /// Where a choice's row begins; -1: there is none.
   PLIMSOLL_ON_BOTH std::int64_t row(const ExpertSizes& s, std::int64_t of) const {
@@ -102,7 +107,15 @@ PLIMSOLL_ON_BOTH inline float gradient_of_mixed(const ExpertSizes& s, const Expe
   return share_of_choice(chances, s, c.expert, choice) * as_float(dy[choice / s.top * s.width + i % s.width]);
 }
 
-/// Of a token's chances: through the shares, which sum to one; 0 of those that were not chosen.
+/// Of a chance, by a loss of `balance` times experts times the sum over experts of the choices that fell on one, by
+/// tokens, and the mean of its chances. Numbers of choices have no gradient.
+/// Source: Fedus et al., "Switch Transformers", 2021, equations 4 to 6.
+PLIMSOLL_ON_BOTH inline float gradient_of_balance(const ExpertSizes& s, const ExpertChoice& c, std::int64_t expert) {
+  const auto tokens = static_cast<float>(s.tokens);
+  return s.balance * static_cast<float>(s.experts) * (static_cast<float>(c.count[expert]) / tokens) / tokens;
+}
+
+/// Of a token's chances: through the shares, which sum to one; of those that were not chosen only what balances.
 template <class Number>
 PLIMSOLL_ON_BOTH inline void gradient_of_chances(const ExpertSizes& s, const ExpertChoice& c, const Number* dy,
                                                  const Number* rows, const float* chances, std::int64_t token,
@@ -128,6 +141,7 @@ PLIMSOLL_ON_BOTH inline void gradient_of_chances(const ExpertSizes& s, const Exp
   for (std::int64_t choice = token * s.top; choice < (token + 1) * s.top; ++choice) {
     out[c.expert[choice]] = (out[c.expert[choice]] - mean) / sum;
   }
+  for (std::int64_t e = 0; e < s.experts && s.balance > 0; ++e) out[e] += gradient_of_balance(s, c, e);
 }
 
 }  // namespace plimsoll

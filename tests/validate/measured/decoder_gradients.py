@@ -1,10 +1,12 @@
 """Gradients of Hugging Face's Llama with the numbers that plimsoll's `decoder` begins with, and scales of 1 + sin(i) / 4:
 what gradient_test.cpp holds its kernels against. Prints a row a parameter: its name, the gradient's length, and its product with sin(1.7 i + 1).
 
-With `experts` behind it: of its Mixtral, and `decoder:experts=4,top_k=2`. With `tied`: of `decoder:tied=yes`.
+With `experts` behind it: of its Mixtral, and `decoder:experts=4,top_k=2`. With `experts balance`: with half of its loss
+for unequal numbers of tokens, of one layer: `decoder:layers=1,experts=4,top_k=2,balance=0.5`. With `tied`: of
+`decoder:tied=yes`.
 
 Run with PyTorch and transformers (made with 2.6.0 and the version that the first line names):
-    python3 tests/validate/measured/decoder_gradients.py [experts|tied]
+    python3 tests/validate/measured/decoder_gradients.py [experts [balance]|tied]
 """
 import math
 import sys
@@ -16,6 +18,9 @@ import transformers
 LAYERS, WIDTH, HEADS, KV_HEADS, INNER, SEQUENCE, BATCH, VOCABULARY, BASE = 2, 16, 4, 2, 24, 6, 2, 20, 100
 SIZE = WIDTH // HEADS
 EXPERTS, TOP = 4, 2
+BALANCE = 0.5 if "balance" in sys.argv else 0
+if BALANCE:
+    LAYERS = 1  # of several it takes the choices of all together
 WORD = (1 << 64) - 1
 
 
@@ -102,10 +107,10 @@ def main(has_experts, is_tied):
 
     seed = mixed(seed_of("input"))
     tokens = torch.tensor([mixed((seed + i) & WORD) % VOCABULARY for i in range(BATCH * SEQUENCE)])
-    logits = model(tokens.reshape(BATCH, SEQUENCE)).logits.reshape(-1, VOCABULARY)
+    made = model(tokens.reshape(BATCH, SEQUENCE), **({"output_router_logits": True} if BALANCE else {}))
     labels = torch.arange(BATCH * SEQUENCE) % VOCABULARY
-    loss = torch.nn.functional.cross_entropy(logits, labels)
-    loss.backward()
+    loss = torch.nn.functional.cross_entropy(made.logits.reshape(-1, VOCABULARY), labels)
+    (loss + BALANCE * made.aux_loss if BALANCE else loss).backward()
     gradient = {name: p.grad for name, p in model.named_parameters()}
 
     rows = {"embedding.table": gradient["model.embed_tokens.weight"], "head.norm.scale": gradient["model.norm.weight"]}

@@ -24,7 +24,7 @@ Kernel chosen_first(const ExpertSizes& s, std::size_t chances, Work work) {
 }
 
 ExpertSizes sizes_of(const Graph& graph, const Op& op, std::size_t chances, TensorId rows) {
-  return {graph[op.inputs[chances]], graph[rows], whole_attribute(op, "top")};
+  return {graph[op.inputs[chances]], graph[rows], op};
 }
 
 /// Of each expert, as stored or transposed.
