@@ -40,5 +40,7 @@ inline constexpr const char *first_position_attribute = "first_position", *seque
 
 /// Of a linear layer: its weight is stored (outputs, inputs), as a table of words is.
 inline constexpr const char* transposed_attribute = "transposed";
+/// Of what mixes rows of experts: the coefficient of a loss for unequal numbers of tokens.
+inline constexpr const char* balance_attribute = "balance";
 
 }  // namespace plimsoll
