@@ -57,6 +57,10 @@ class Backend {
   virtual std::optional<MachineRates> measure(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
                                               const Proceed&) = 0;
 
+  /// Seconds of an all_reduce, reduce_scatter or all_gather of a value of so many bytes, among the first ranks of this
+  /// machine. Throws BackendError where it has not so many.
+  virtual MeasuredRate exchange_seconds(CollectiveKind, std::uint32_t ranks, Bytes, std::size_t repetitions) = 0;
+
   virtual std::string device() const = 0;   ///< the hardware, as traces and platforms name it (sim/core/device_name.h)
   virtual std::string library() const = 0;  ///< what computes on it, and how
 };

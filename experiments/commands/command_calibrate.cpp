@@ -9,6 +9,7 @@
 
 #include "experiments/commands/commands.h"
 #include "experiments/measure/calibration.h"
+#include "experiments/measure/exchange_rates.h"
 #include "experiments/recordings/recorded_graph.h"
 #include "experiments/study/backends.h"
 #include "experiments/study/build_name.h"
@@ -37,7 +38,7 @@ struct CalibrateArguments {
   std::string file, of, dtype = "bf16", kernel_floor = "2 us", source, with, grid = "thin";  ///< of tables
 };
 
-constexpr const char *table_word = "table", *recording_word = "recording";
+constexpr const char *table_word = "table", *recording_word = "recording", *collectives_word = "collectives";
 
 /// What the efficiencies at `with` say, and the new tables in place of theirs.
 Efficiency joined(Efficiency with, FittedTable fitted, const std::string& measured_in) {
@@ -127,6 +128,28 @@ std::size_t repetitions_of(const CalibrateArguments& arguments) {
       fmt::format("--repetitions: expected a whole number from 1 to 10000, found '{}'", arguments.repetitions));
 }
 
+/// What ranks of this machine exchange, as the platform's model has it beside it.
+int measure_collectives(const CalibrateArguments& arguments) {
+  if (arguments.of.empty()) {
+    throw InputError("calibrate collectives: needs --of PLATFORM, with a device for each rank");
+  }
+  const std::size_t repetitions = repetitions_of(arguments);
+  const Platform platform = load_platform(arguments.of);
+  const Interruption interruption;
+  const auto proceed = [&](const std::string& next) {
+    if (interruption.asked()) return false;
+    std::cerr << "measuring " << next << '\n';
+    return true;
+  };
+  std::vector<Bytes> sizes{Bytes{1 << 16}, Bytes{1 << 20}, Bytes{1 << 24}};
+  if (arguments.backend.backend != "cpu") sizes.emplace_back(Bytes{1 << 28});
+  const auto measured = measured_exchanges(*make_backend(arguments.backend), platform, sizes, repetitions, proceed);
+  if (!measured) return exit_interrupted;
+  write_text_file(arguments.output, exchanges_csv(*measured));
+  std::cout << arguments.output << '\n' << exchanges_text(*measured);
+  return exit_fine;
+}
+
 /// Times of every op of a network, in place; nothing if asked to stop.
 std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const Platform& platform,
                                     std::size_t repetitions, const MeasuredBy& by, Backend& backend,
@@ -169,6 +192,7 @@ std::optional<Trace> measured_trace(const CalibrateArguments& arguments, const P
 int run_calibrate(const CalibrateArguments& arguments, const std::string& command_line) {
   if (arguments.platform == table_word) return make_table(arguments);
   if (arguments.platform == recording_word) return make_of_recording(arguments);
+  if (arguments.platform == collectives_word) return measure_collectives(arguments);
   if (!arguments.numbers.empty()) throw InputError("--set: is for 'calibrate recording'");
   if (!arguments.file.empty()) {
     throw InputError(fmt::format("'{}': 'calibrate table FILE.csv' reads a file of times", arguments.file));
@@ -224,6 +248,10 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
       "batch,sequence,heads,head_size,time_us: causal attention, forward.\n"
       "Columns operation,ranks,bytes,time_us: collectives in a node, as nccl-tests measures them.\n"
       "Columns sort,flops,bytes,time_us: kernels of whole sorts, such as elementwise, norm and convolution.\n"
+      "'calibrate collectives' measures these between this machine's GPUs, or between threads, and shows what the "
+      "model\n"
+      "says on the platform of --of:\n"
+      "  plimsoll calibrate collectives --of h100_sxm_8 --backend cuda -o nccl.csv\n"
       "Shares are of the roofline of a platform's first device:\n"
       "  plimsoll calibrate table products.csv --of h200 -o mine.yaml --source \"my H200, torch 2.6, 2026-11-27\"\n"
       "'calibrate recording FILE' makes a platform from a step on a GPU that PyTorch's profiler recorded, with "
@@ -233,7 +261,8 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
   auto arguments = std::make_shared<CalibrateArguments>();
   command
       ->add_option("platform", arguments->platform,
-                   "platform file with one device, one host and one link; or the word 'table' or 'recording'")
+                   "platform file with one device, one host and one link; or the word 'table', 'recording' or "
+                   "'collectives'")
       ->required()
       ->type_name("PLATFORM");
   command
@@ -254,7 +283,9 @@ void add_calibrate_command(CLI::App& app, int& exit_code, const std::string& com
   command->add_option("--repetitions", arguments->repetitions, "number of samples after one for warm-up; medians count")
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--of", arguments->of, "whose first device was measured, of a table or recording")
+  command
+      ->add_option("--of", arguments->of,
+                   "whose first device was measured, of a table or recording; of collectives a device for each rank")
       ->type_name("PLATFORM");
   command
       ->add_option("--source", arguments->source,

@@ -16,16 +16,19 @@ struct CUevent_st {
   bool recorded = false, done = false;
   float date = 0;
   Known known = {};
+  int gpu = 0;
 };
 
 struct CUstream_st {
   struct Work {
     std::function<void()> run;
     const CUevent_st* after = nullptr;
+    std::shared_ptr<plimsoll::fake::Arrivals> with = nullptr;  ///< all of whom have come first
   };
   std::deque<Work> queue;
   int number = 0;
   Known known = {};
+  int gpu = 0;
 };
 
 /// Of CUDA's ways to use again what was freed it has the one that never waits and never depends on luck: a stream gets
@@ -58,7 +61,7 @@ struct State {
   Machine machine;
   std::mt19937_64 random;
   std::vector<CUstream_st*> streams;
-  int streams_made = 0, detours = 0, trims = 0, early_uses = 0;
+  int streams_made = 0, detours = 0, trims = 0, early_uses = 0, strays = 0;
   std::set<CUmemPoolHandle_st*> pools;
   std::vector<std::unique_ptr<CUevent_st>> destroyed;
   std::map<void*, OwnedBytes> device, host;
@@ -80,7 +83,8 @@ bool run_one() {
   for (CUstream_st* stream : s.streams) {
     if (stream->queue.empty()) continue;
     const CUevent_st* after = stream->queue.front().after;
-    if (after == nullptr || after->done) ready.push_back(stream);
+    const auto& with = stream->queue.front().with;
+    if ((after == nullptr || after->done) && (with == nullptr || with->missing == 0)) ready.push_back(stream);
   }
   if (ready.empty()) return false;
   CUstream_st* stream = ready[s.random() % ready.size()];
@@ -175,8 +179,44 @@ void begin(const Machine& machine) {
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   ++stream->known[stream->number];
-  stream->queue.push_back({std::move(work), nullptr});
+  stream->queue.push_back({std::move(work)});
   let_pass();
+}
+
+void enqueue_meeting(cudaStream_t stream, std::shared_ptr<Arrivals> arrivals, std::function<void()> come,
+                     std::function<void()> go_on) {
+  enqueue(stream, [arrivals, come = std::move(come)] {
+    come();
+    --arrivals->missing;
+  });
+  stream->queue.push_back({std::move(go_on), nullptr, std::move(arrivals)});
+  let_pass();
+}
+
+bool lies_on(int gpu, const void* address, std::size_t bytes) {
+  if (bytes == 0) return true;
+  const auto behind = state().device.upper_bound(const_cast<void*>(address));
+  if (behind == state().device.begin()) return false;
+  const auto& [first, made] = *std::prev(behind);
+  const auto at = static_cast<const std::byte*>(address) - static_cast<const std::byte*>(first);
+  return made.gpu == gpu && static_cast<std::size_t>(at) + bytes <= made.bytes;
+}
+
+int gpu_of(cudaStream_t stream) {
+  return stream->gpu;
+}
+
+void use(const void* address, cudaStream_t stream) {
+  if (address != nullptr) count_early_use(address, *stream);
+}
+
+int strays() {
+  return state().strays;
+}
+
+void launch(cudaStream_t stream, std::function<void()> kernel) {
+  if (stream->gpu != state().current) ++state().strays;
+  enqueue(stream, std::move(kernel));
 }
 
 std::size_t device_bytes() {
@@ -287,7 +327,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new CUstream_st{{}, ++state().streams_made};
+  *stream = new CUstream_st{{}, ++state().streams_made, {}, state().current};
   state().streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -300,7 +340,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (!event->recorded) return cudaErrorInvalidValue;  // CUDA would not wait at all
   for (const auto& [number, work] : event->known) stream->known[number] = std::max(stream->known[number], work);
-  stream->queue.push_back({[] {}, event});
+  stream->queue.push_back({[] {}, event, nullptr});
   plimsoll::let_pass();
   return cudaSuccess;
 }
@@ -311,6 +351,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new CUevent_st;
+  (*event)->gpu = state().current;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -319,6 +360,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (state().machine.record_that_fails == state().records++) return cudaErrorLaunchFailure;
+  if (event->gpu != stream->gpu) ++state().strays;
   event->recorded = true;
   event->known = stream->known;
   plimsoll::fake::enqueue(stream, [event] {
@@ -380,6 +422,18 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   plimsoll::count_early_use(to, *stream);
   plimsoll::count_early_use(from, *stream);
   plimsoll::fake::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_stride, const void* from, size_t from_stride, size_t bytes,
+                              size_t rows, cudaMemcpyKind, cudaStream_t stream) {
+  if (to_stride < bytes || from_stride < bytes) return cudaErrorInvalidPitchValue;
+  plimsoll::count_early_use(to, *stream);
+  plimsoll::count_early_use(from, *stream);
+  plimsoll::fake::enqueue(stream, [=] {
+    for (size_t r = 0; r < rows; ++r) {
+      std::memcpy(static_cast<char*>(to) + r * to_stride, static_cast<const char*>(from) + r * from_stride, bytes);
+    }
+  });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_gpu, const void* from, int from_gpu, size_t bytes,

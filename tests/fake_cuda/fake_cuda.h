@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct Machine {
   std::size_t memory = std::size_t{1} << 30;  ///< bytes of each GPU
   std::optional<int> record_that_fails = {};  ///< counted over all cudaEventRecord
   bool has_pools = true;
+  bool has_nccl = true;
   std::size_t convolution_workspace = 192;  ///< bytes that cuDNN's best algorithm takes
 };
 
@@ -30,6 +32,25 @@ inline constexpr std::size_t large_copy = 4096;  ///< bytes
 
 /// Work for a stream, as a kernel would be.
 void enqueue(cudaStream_t, std::function<void()>);
+/// A kernel of the GPU that is set.
+void launch(cudaStream_t, std::function<void()> kernel);
+
+/// Streams that meet: which come is counted, and who has come goes on when all have.
+struct Arrivals {
+  explicit Arrivals(std::size_t count) : missing(count) {}
+  std::size_t missing;
+};
+/// `come` when the stream is there, `go_on` some time behind it, when all are.
+void enqueue_meeting(cudaStream_t, std::shared_ptr<Arrivals>, std::function<void()> come, std::function<void()> go_on);
+
+/// Whether these bytes are within one allocation of the GPU's memory; no bytes are everywhere.
+bool lies_on(int gpu, const void* address, std::size_t bytes);
+int gpu_of(cudaStream_t);
+/// By a stream, of memory that may be a pool's: see early_uses().
+void use(const void* address, cudaStream_t);
+
+/// Events recorded in streams of another GPU, and kernels launched to one while another GPU was set.
+int strays();
 
 /// What all GPUs together hold.
 std::size_t device_bytes();

@@ -30,6 +30,7 @@ const std::vector<std::pair<std::regex, std::string>> headers{
     {std::regex(R"(^cuda)"), "CUDA"},
     {std::regex(R"(^cublas)"), "cuBLASLt"},
     {std::regex(R"(^cudnn)"), "cuDNN"},
+    {std::regex(R"(^nccl)"), "NCCL"},
     {std::regex(R"(^nvtx3/)"), "NVTX"},
 };
 

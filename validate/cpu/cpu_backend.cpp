@@ -3,6 +3,7 @@
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/machine_rates.h"
 #include "validate/cpu/ranks/rank_replay.h"
+#include "validate/cpu/ranks/thread_rates.h"
 
 namespace plimsoll {
 namespace {
@@ -19,6 +20,10 @@ class CpuBackend : public Backend {
   std::optional<MachineRates> measure(LinkPace to_host, LinkPace to_device, std::size_t repetitions,
                                       const Proceed& proceed) override {
     return measure_machine(to_host, to_device, repetitions, proceed);
+  }
+  MeasuredRate exchange_seconds(CollectiveKind kind, std::uint32_t ranks, Bytes bytes,
+                                std::size_t repetitions) override {
+    return thread_exchange_seconds(kind, ranks, bytes, repetitions);
   }
   std::string device() const override { return this_processor(); }
   std::string library() const override { return kernel_library() + ", one thread a stream"; }

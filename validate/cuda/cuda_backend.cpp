@@ -1,9 +1,17 @@
 #include "validate/cuda/cuda_backend.h"
 
+#include <fmt/format.h>
+
+#include <optional>
+
 #include "validate/cuda/cuda_machine.h"
 #include "validate/cuda/cuda_network.h"
 #include "validate/cuda/cuda_rates.h"
 #include "validate/cuda/cuda_replay.h"
+#ifdef PLIMSOLL_NCCL
+#include "validate/cuda/ranks/cuda_ranks.h"
+#include "validate/cuda/ranks/nccl_rates.h"
+#endif
 
 namespace plimsoll {
 namespace {
@@ -52,14 +60,36 @@ class CudaBackend : public Backend {
     if (!network.slices.empty()) throw BackendError("the CUDA backend does not run slices of sequences yet");
     return told([&] { return std::make_unique<RunnableCudaNetwork>(std::move(network), machine_, options_); });
   }
-  std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> prepared_on_ranks(Network, const Problem&) override {
-    return ReplayFailure{"the CUDA backend runs no ranks that share out ops; the CPU's does (--backend cpu)"};
+  std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> prepared_on_ranks(
+      [[maybe_unused]] Network network, [[maybe_unused]] const Problem& problem) override {
+#ifdef PLIMSOLL_NCCL
+    return told([&] { return network_on_gpus(std::move(network), problem, machine_, options_); });
+#else
+    return ReplayFailure{
+        "ranks on several GPUs exchange by NCCL, whose header this build had not; the CPU's do without (--backend "
+        "cpu)"};
+#endif
   }
   /// Copies take what they take: the paces are not kept to.
   std::optional<MachineRates> measure(LinkPace, LinkPace, std::size_t repetitions, const Proceed& proceed) override {
     return told([&] { return measure_gpu(machine_, libraries_of(machine_, options_), {}, repetitions, proceed); });
   }
-  std::string device() const override { return told(gpu_name); }
+  MeasuredRate exchange_seconds([[maybe_unused]] CollectiveKind kind, std::uint32_t ranks, [[maybe_unused]] Bytes bytes,
+                                [[maybe_unused]] std::size_t repetitions) override {
+    const std::size_t gpus = machine_.gpus();
+    if (ranks > gpus) throw BackendError(fmt::format("{} ranks need as many GPUs, this machine has {}", ranks, gpus));
+#ifdef PLIMSOLL_NCCL
+    return told([&] {
+      if (!communicators_) communicators_.emplace();
+      return nccl_exchange_seconds(machine_, *communicators_, kind, ranks, bytes, repetitions);
+    });
+#else
+    throw BackendError("several GPUs exchange by NCCL, whose header this build had not");
+#endif
+  }
+  std::string device() const override {
+    return told(gpu_name);
+  }
   std::string library() const override {
     const bool caching = options_.allocation == Allocation::caching;
     return told(gpu_libraries) + (options_.tf32 ? ", TF32" : "") +
@@ -69,6 +99,9 @@ class CudaBackend : public Backend {
  private:
   CudaOptions options_;
   CudaMachine machine_;
+#ifdef PLIMSOLL_NCCL
+  std::optional<Communicators> communicators_;
+#endif
 };
 
 }  // namespace

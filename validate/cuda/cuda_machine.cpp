@@ -174,8 +174,14 @@ Gpu& CudaMachine::gpu(std::size_t ordinal) {
   return *place;
 }
 
-KeptBlocks& CudaMachine::host(MemoryId memory) {
-  std::unique_ptr<KeptBlocks>& place = hosts_[memory];
+KeptBlocks& CudaMachine::host(std::uint32_t rank, MemoryId memory) {
+  std::unique_ptr<KeptBlocks>& place = hosts_[{rank, memory}];
+  if (!place) place = std::make_unique<KeptBlocks>(pinned_);
+  return *place;
+}
+
+KeptBlocks& CudaMachine::staging(std::uint32_t rank) {
+  std::unique_ptr<KeptBlocks>& place = staging_[rank];
   if (!place) place = std::make_unique<KeptBlocks>(pinned_);
   return *place;
 }

@@ -2,6 +2,7 @@
 // This machine's GPUs and the host memory that they reach: opened once, kept from run to run, so that after a warm-up
 // nothing is new.
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -70,10 +71,10 @@ class CudaMachine {
 
   std::size_t gpus() const { return count_; }
   Gpu& gpu(std::size_t ordinal);
-  /// Blocks of a memory that is no device's, kept from run to run.
-  KeptBlocks& host(MemoryId);
-  /// Inputs wait here until a step loads them.
-  KeptBlocks& staging() { return staging_; }
+  /// A rank's blocks of a memory that is no device's, kept from run to run; 0 where there are no ranks.
+  KeptBlocks& host(std::uint32_t rank, MemoryId);
+  /// Its inputs wait here until a step loads them.
+  KeptBlocks& staging(std::uint32_t rank);
   PinnedSegments& pinned() { return pinned_; }
 
   /// Everything that is only kept goes back.
@@ -86,8 +87,8 @@ class CudaMachine {
   std::size_t count_ = 0;
   std::vector<std::unique_ptr<Gpu>> gpus_;     // before what waits for them
   PinnedSegments pinned_{[this] { wait(); }};  // before what takes from it
-  std::map<MemoryId, std::unique_ptr<KeptBlocks>> hosts_;
-  KeptBlocks staging_{pinned_};
+  std::map<std::pair<std::uint32_t, MemoryId>, std::unique_ptr<KeptBlocks>> hosts_;
+  std::map<std::uint32_t, std::unique_ptr<KeptBlocks>> staging_;
 };
 
 /// Of GPU 0, as traces and platforms name it (sim/core/device_name.h): "NVIDIA H200".

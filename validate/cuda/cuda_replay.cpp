@@ -62,6 +62,15 @@ class StreamOrderedMemory : public RunMemory {
   Bytes live_;
 };
 
+/// The GPUs of a run: the platform's devices in order, or of a rank one, which is the first device.
+struct GpuRange {
+  std::size_t first = 0, count = 0;
+  std::uint32_t rank = 0;
+
+  bool has(DeviceId device) const { return device.index < count; }
+  std::size_t of(DeviceId device) const { return first + device.index; }
+};
+
 /// What was asked for and is not there, with its step.
 struct NoRoom {
   std::string what;
@@ -70,8 +79,8 @@ struct NoRoom {
 class RunRooms {
  public:
   /// `events` are those of the run's streams and steps, which outlive this.
-  RunRooms(const Problem&, const Schedule&, const ReplayPlan&, CudaMachine&, Allocation, const RunEvents& events,
-           bool begins_empty);
+  RunRooms(const Problem&, const Schedule&, const ReplayPlan&, CudaMachine&, const GpuRange&, Allocation,
+           const RunEvents& events, bool begins_empty);
 
   /// What must come before a room is used: the end of steps, and the start of the one for which it was made.
   struct Opened {
@@ -116,6 +125,7 @@ class RunRooms {
   const Platform& platform_;
   const Schedule& schedule_;
   const ReplayPlan& plan_;
+  GpuRange gpus_;
   std::vector<std::unique_ptr<RunMemory>> owned_memories_;  // by memory; the machine has those of hosts
   std::vector<RunMemory*> memories_;                        // by memory
   std::vector<StreamId> homes_;                             // by memory
@@ -198,9 +208,14 @@ std::optional<AllocatorPeaks> StreamOrderedMemory::peaks() const {
 }
 
 /// The GPU whose memory this is; nothing for hosts and disks.
-std::optional<std::size_t> gpu_of(const Platform& platform, MemoryId memory) {
+std::optional<std::size_t> gpu_of(const Platform& platform, MemoryId memory, const GpuRange& gpus) {
   const std::optional<DeviceId> device = platform[memory].device;
-  return device ? std::optional<std::size_t>(device->index) : std::nullopt;
+  return device ? std::optional<std::size_t>(gpus.of(*device)) : std::nullopt;
+}
+
+/// What its kernels take, which of a rank's is perhaps more than the schedule says.
+Bytes workspace_of(const Schedule& schedule, const ReplayPlan& plan, StepId s) {
+  return std::max(schedule[s].workspace, plan.steps[s.index].workspace);
 }
 
 /// A step as messages name it: `step 7 ('block2')`.
@@ -210,11 +225,12 @@ std::string text_of(const Graph& graph, const Schedule& schedule, StepId s) {
 }
 
 RunRooms::RunRooms(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, CudaMachine& machine,
-                   Allocation allocation, const RunEvents& events, bool begins_empty)
+                   const GpuRange& gpus, Allocation allocation, const RunEvents& events, bool begins_empty)
     : graph_(problem.graph),
       platform_(problem.platform),
       schedule_(schedule),
       plan_(plan),
+      gpus_(gpus),
       in_stream_order_(allocation == Allocation::stream_ordered),
       rooms_(plan.regions.size()),
       workspaces_(schedule.steps.size(), nullptr) {
@@ -222,12 +238,18 @@ RunRooms::RunRooms(const Problem& problem, const Schedule& schedule, const Repla
     const Memory& memory = platform_.memories[m];
     std::unique_ptr<RunMemory>& own = owned_memories_.emplace_back();
     if (!memory.device) {
-      machine.host(id_at<MemoryId>(m)).begin_run(memory.capacity);
-      memories_.push_back(&machine.host(id_at<MemoryId>(m)));
+      KeptBlocks& host = machine.host(gpus.rank, id_at<MemoryId>(m));
+      host.begin_run(memory.capacity);
+      memories_.push_back(&host);
       homes_.emplace_back();
       continue;
     }
-    Gpu& gpu = machine.gpu(memory.device->index);
+    if (!gpus.has(*memory.device)) {
+      memories_.push_back(nullptr);
+      homes_.emplace_back();
+      continue;
+    }
+    Gpu& gpu = machine.gpu(gpus.of(*memory.device));
     if (allocation == Allocation::caching) {
       own = std::make_unique<CachingMemory>(gpu.segments, room_on(gpu, memory.capacity));
     } else {
@@ -236,7 +258,7 @@ RunRooms::RunRooms(const Problem& problem, const Schedule& schedule, const Repla
     memories_.push_back(own.get());
     homes_.push_back(home_of(*memory.device));
   }
-  machine.staging().begin_run(std::nullopt);
+  machine.staging(gpus.rank).begin_run(std::nullopt);
   blocks_.resize(memories_.size(), nullptr);
   for (std::size_t m = 0; m < plan_.blocks.size(); ++m) {
     if (!plan_.blocks[m]) continue;
@@ -262,7 +284,7 @@ StreamId RunRooms::taker(MemoryId memory, std::optional<StepId> s) const {
 
 Grant RunRooms::taken(MemoryId memory, Bytes bytes, std::optional<StepId> s, const std::string& what) {
   const StreamId stream = taker(memory, s);
-  if (const std::optional<std::size_t> gpu = gpu_of(platform_, memory)) set_gpu(*gpu);
+  if (const std::optional<std::size_t> gpu = gpu_of(platform_, memory, gpus_)) set_gpu(*gpu);
   std::optional<Grant> grant = memories_[memory.index]->take(bytes, stream);
   if (grant) return std::move(*grant);
   const std::string when = s ? text_of(graph_, schedule_, *s) : std::string("before the first step");
@@ -300,7 +322,7 @@ Grant RunRooms::open_workspace(StepId s) {
     workspaces_[s.index] = blocks_[own_memory(s).index] + at->count;
     return {workspaces_[s.index], {}};
   }
-  Grant grant = taken(own_memory(s), schedule_[s].workspace, s, "its workspace");
+  Grant grant = taken(own_memory(s), workspace_of(schedule_, plan_, s), s, "its workspace");
   workspaces_[s.index] = grant.address;
   return grant;
 }
@@ -308,7 +330,7 @@ Grant RunRooms::open_workspace(StepId s) {
 void RunRooms::close_workspace(StepId s) {
   std::byte* workspace = std::exchange(workspaces_[s.index], nullptr);
   if (workspace == nullptr || plan_.steps[s.index].workspace_at) return;
-  memories_[own_memory(s).index]->give_back(workspace, schedule_[s].workspace, std::span(&s, 1));
+  memories_[own_memory(s).index]->give_back(workspace, workspace_of(schedule_, plan_, s), std::span(&s, 1));
 }
 
 std::byte* RunRooms::address_of(const Address& address, StepId s) const {
@@ -331,41 +353,62 @@ struct Stain {
   Bytes bytes;
 };
 
+/// One run on the devices of a platform, or on the one of a rank.
 class CudaReplay {
  public:
   CudaReplay(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, CudaNetwork& cuda,
-             CudaMachine& machine, Allocation allocation, const ReplayOptions& options)
+             CudaMachine& machine, const GpuRange& gpus, Allocation allocation, const ReplayOptions& options)
       : graph_(problem.graph),
         platform_(problem.platform),
         schedule_(schedule),
         plan_(plan),
         cuda_(cuda),
         machine_(machine),
+        gpus_(gpus),
         options_(options) {
     make_streams();
     if (allocation == Allocation::stream_ordered) make_free_events();
-    rooms_.emplace(problem, schedule, plan, machine, allocation,
+    rooms_.emplace(problem, schedule, plan, machine, gpus, allocation,
                    RunEvents{[this](StreamId s) { return *streams_[s.index]; },
                              [this](StepId s) { return stream_of(s); }, [this](StepId s) { return finish_of(s); }},
                    options.empties_pools);
   }
 
-  Replayed run() {
+  /// Data, and clocks.
+  void prepare() {
     make_inputs();
     make_resident();
-    const std::vector<IssueEvent> order = issue_order(schedule_, options_.expected);
     begin_clocks();
-    for (const IssueEvent event : order) {
-      try {
-        if (event.begins) {
-          begin(event.step);
-        } else {
-          end(event.step);
-        }
-      } catch (const CudaError& error) {
-        throw CudaError(fmt::format("{}: {}", text_of(graph_, schedule_, event.step), error.what()));
-      }
-    }
+  }
+
+  /// The step takes memory and waits for what comes before it; then its clock begins.
+  void begin(StepId);
+  void load(StepId);
+  void copy(StepId);
+  /// Its clock ends.
+  void finish(StepId s) {
+    set_gpu(gpu_of(s));
+    CUDA_CHECK(cudaEventRecord(finish_of(s), stream_of(s)));
+  }
+  /// What it has done with may be given to others.
+  void end(StepId);
+
+  cudaStream_t stream_of(StepId s) const { return *streams_[schedule_[s].stream.index]; }
+  KernelArguments arguments_of(StepId, const PlannedCall&) const;
+  /// Of a call that accumulates: its contribution is made in the workspace.
+  KernelArguments contribution(const PlannedCall& call, const KernelArguments& sum) const {
+    return contribution_arguments(cuda_.network.graph, cuda_.network.graph[call.op], sum);
+  }
+  /// `made`: where the kernel makes its results, of a call that accumulates its contribution.
+  void compute(StepId, const PlannedCall&, const KernelArguments& made);
+  /// By which rule a call updates a parameter here; nothing where it does something else.
+  std::optional<UpdateRule> rule_of(StepId, const PlannedCall&) const;
+  /// Updates by the first call and those by the same rule that follow it, by one kernel. Returns how many.
+  std::size_t update(StepId, std::span<const PlannedCall>);
+  /// Adds the contribution of a call that accumulates: the same sum in the same order as plain training's.
+  void add(StepId, const PlannedCall&, const KernelArguments& sum, const KernelArguments& made);
+
+  Replayed measured(std::span<const IssueEvent> order) {
     synchronize();
     Replayed measured;
     measured.timeline = measured_timeline(schedule_, platform_, order, dates());
@@ -377,9 +420,9 @@ class CudaReplay {
  private:
   // --- before: streams, events, memories, data
 
-  std::size_t gpu_of(StreamId stream) const { return schedule_[stream].device.index; }
+  std::size_t gpu_of(StreamId stream) const { return gpus_.of(schedule_[stream].device); }
   std::size_t gpu_of(StepId step) const { return gpu_of(schedule_[step].stream); }
-  std::optional<std::size_t> gpu_of(MemoryId memory) const { return plimsoll::gpu_of(platform_, memory); }
+  std::optional<std::size_t> gpu_of(MemoryId memory) const { return plimsoll::gpu_of(platform_, memory, gpus_); }
 
   void make_streams() {
     for (std::size_t s = 0; s < schedule_.streams.size(); ++s) {
@@ -395,7 +438,7 @@ class CudaReplay {
   }
 
   bool frees(StepId s) const {
-    return !schedule_.buffers_in(schedule_[s].frees).empty() || schedule_[s].workspace > Bytes{0};
+    return !schedule_.buffers_in(schedule_[s].frees).empty() || workspace_of(schedule_, plan_, s) > Bytes{0};
   }
 
   void make_free_events() {
@@ -407,7 +450,6 @@ class CudaReplay {
     }
   }
 
-  cudaStream_t stream_of(StepId s) const { return *streams_[schedule_[s].stream.index]; }
   cudaEvent_t finish_of(StepId s) const { return *finishes_[s.index]; }
 
   /// Inputs wait in pinned memory, so that loading is one copy.
@@ -417,7 +459,7 @@ class CudaReplay {
     }
     for (const std::vector<std::byte>& value : cuda_.inputs) {
       const Bytes bytes{static_cast<std::int64_t>(value.size())};
-      const std::optional<Grant> grant = machine_.staging().take(bytes, StreamId{});
+      const std::optional<Grant> grant = machine_.staging(gpus_.rank).take(bytes, StreamId{});
       if (!grant) throw NoRoom{fmt::format("out of memory on the host: inputs need {} B", bytes.count)};
       std::ranges::copy(value, grant->address);
       inputs_.emplace_back(grant->address, bytes);
@@ -460,8 +502,8 @@ class CudaReplay {
   }
 
   void synchronize() {
-    for (std::size_t g = 0; g < platform_.devices.size(); ++g) {
-      set_gpu(g);
+    for (std::size_t g = 0; g < gpus_.count; ++g) {
+      set_gpu(gpus_.first + g);
       CUDA_CHECK(cudaDeviceSynchronize());
     }
   }
@@ -469,14 +511,14 @@ class CudaReplay {
   /// One base event a device, all at one moment as far as the host can see.
   void begin_clocks() {
     std::vector<OwnedStream> streams;
-    for (std::size_t g = 0; g < platform_.devices.size(); ++g) {
-      set_gpu(g);
+    for (std::size_t g = 0; g < gpus_.count; ++g) {
+      set_gpu(gpus_.first + g);
       streams.push_back(new_stream());
       bases_.push_back(new_event());
     }
     synchronize();
     for (std::size_t g = 0; g < bases_.size(); ++g) {
-      set_gpu(g);
+      set_gpu(gpus_.first + g);
       CUDA_CHECK(cudaEventRecord(*bases_[g], *streams[g]));
     }
     synchronize();
@@ -484,155 +526,9 @@ class CudaReplay {
 
   // --- the life of a step
 
-  void begin(StepId s) {
-    const Step& step = schedule_[s];
-    set_gpu(gpu_of(s));
-    // The schedule's own waits come before what is allocated: a pool gives a stream what others freed before that.
-    const std::set<StepId> waits(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
-    for (const StepId earlier : waits) wait_for(s, earlier);
-    std::set<StepId> after, makers;
-    std::vector<Stain> stains;
-    for (const BufferId b : schedule_.buffers_in(step.allocates)) {
-      const RunRooms::Opened opened = rooms_->open(b, s);
-      after.insert(opened.after.begin(), opened.after.end());
-      if (opened.made_for) makers.insert(*opened.made_for);
-      stains.push_back({schedule_[b].memory, rooms_->address_of(b), schedule_[b].range_length});
-    }
-    if (step.workspace > Bytes{0}) {
-      const Grant grant = rooms_->open_workspace(s);
-      after.insert(grant.after.begin(), grant.after.end());
-      stains.push_back({platform_[schedule_[step.stream].device].memory, grant.address, step.workspace});
-    }
-    set_gpu(gpu_of(s));
-    // A wait that other waits imply costs next to nothing, so none is left out; the stream's own order needs none.
-    for (const StepId earlier : after) {
-      if (!waits.contains(earlier)) wait_for(s, earlier);
-    }
-    for (const StepId maker : makers) {
-      if (schedule_[maker].stream == step.stream) continue;
-      CUDA_CHECK(cudaStreamWaitEvent(stream_of(s), *starts_[maker.index], 0));
-    }
-    if (options_.poisons) {
-      for (const Stain& stain : stains) poison(stain, s);
-    }
-    const StepRange range(text_of(graph_, schedule_, s));
-    CUDA_CHECK(cudaEventRecord(*starts_[s.index], stream_of(s)));
-    issue(s);
-    CUDA_CHECK(cudaEventRecord(finish_of(s), stream_of(s)));
-  }
-
-  /// For the end of another stream's step, with what it freed.
-  void wait_for(StepId s, StepId earlier) {
-    if (schedule_[earlier].stream == schedule_[s].stream) return;
-    const bool with_frees = !frees_.empty() && *frees_[earlier.index] != nullptr;
-    CUDA_CHECK(cudaStreamWaitEvent(stream_of(s), with_frees ? *frees_[earlier.index] : finish_of(earlier), 0));
-  }
-
-  void end(StepId s) {
-    set_gpu(gpu_of(s));
-    rooms_->close_workspace(s);
-    for (const BufferId b : schedule_.buffers_in(schedule_[s].frees)) rooms_->close(b, s);
-    if (frees_.empty() || *frees_[s.index] == nullptr) return;
-    CUDA_CHECK(cudaEventRecord(*frees_[s.index], stream_of(s)));
-  }
-
-  void poison(const Stain& stain, StepId s) {
-    const auto size = static_cast<std::size_t>(stain.bytes.count);
-    if (size == 0) return;
-    if (gpu_of(stain.memory)) {
-      CUDA_CHECK(cudaMemsetAsync(stain.address, 0xFF, size, stream_of(s)));
-    } else {
-      on_host(s, [=] { std::memset(stain.address, 0xFF, size); });
-    }
-  }
-
-  /// In stream order, on a thread of the driver: no CUDA call, no exception.
-  void on_host(StepId s, std::function<void()> work) {
-    host_work_.push_back(std::make_unique<std::function<void()>>(std::move(work)));
-    const auto run = [](void* function) { (*static_cast<std::function<void()>*>(function))(); };
-    CUDA_CHECK(cudaLaunchHostFunc(stream_of(s), run, host_work_.back().get()));
-  }
-
-  void issue(StepId s) {
-    const PlannedStep& planned = plan_.steps[s.index];
-    for (const PlannedLoad& load : planned.loads) {
-      const auto& [address, bytes] = inputs_[load.micro_batch];
-      CUDA_CHECK(cudaMemcpyAsync(rooms_->address_of(load.region), address, static_cast<std::size_t>(bytes.count),
-                                 cudaMemcpyDefault, stream_of(s)));
-    }
-    std::span<const PlannedCall> calls = planned.calls;
-    while (!calls.empty()) calls = calls.subspan(issue_first(s, calls));
-    if (planned.copy) issue(s, *planned.copy);
-  }
-
-  /// By which rule a call updates a parameter here; nothing where it does something else.
-  std::optional<UpdateRule> rule_of(StepId s, const PlannedCall& call) const {
-    const std::optional<CudaUpdate>& update = cuda_.kernels[call.op.index].update;
-    const bool on_host = schedule_[schedule_[s].stream].way.computes_elsewhere();
-    return update && !on_host ? std::optional(update->rule) : std::nullopt;
-  }
-
-  /// Issues the first call, and with an update those by the same rule that follow it. Returns how many.
-  std::size_t issue_first(StepId s, std::span<const PlannedCall> calls) {
-    const std::optional<UpdateRule> rule = rule_of(s, calls[0]);
-    if (!rule) {
-      issue(s, calls[0]);
-      return 1;
-    }
-    std::vector<UpdatedNumbers> all;
-    for (const PlannedCall& call : calls) {
-      if (rule_of(s, call) != rule) break;
-      all.push_back(cuda_.kernels[call.op.index].update->of(arguments_of(s, call)));
-    }
-    launch::update(*rule, all, stream_of(s));
-    return all.size();
-  }
-
-  KernelArguments arguments_of(StepId s, const PlannedCall& call) const {
-    KernelArguments arguments;
-    for (const Address& a : call.inputs) arguments.inputs.push_back(rooms_->address_of(a, s));
-    for (const Address& a : call.outputs) arguments.outputs.push_back(rooms_->address_of(a, s));
-    arguments.scratch = rooms_->address_of({std::nullopt, call.scratch}, s);
-    if (call.statistics)
-      arguments.statistics = static_cast<float*>(static_cast<void*>(rooms_->address_of({call.statistics, {}}, s)));
-    return arguments;
-  }
-
-  void issue(StepId s, const PlannedCall& call) {
-    const KernelArguments arguments = arguments_of(s, call);
-    if (schedule_[schedule_[s].stream].way.computes_elsewhere()) {
-      return on_host(s, [&kernel = cuda_.host_kernels[call.op.index], arguments] { kernel(arguments); });
-    }
-    const Gpu& gpu = machine_.gpu(gpu_of(s));
-    const Queue queue{stream_of(s), *gpu.blas, *gpu.dnn};
-    const CudaKernel& kernel = cuda_.kernels[call.op.index];
-    if (!call.accumulates) return kernel.run(arguments, queue);
-    // The contribution is made in the workspace and added: the same sum in the same order as plain training's.
-    const Graph& network = cuda_.network.graph;
-    const Op& op = network[call.op];
-    const KernelArguments parts = contribution_arguments(network, op, arguments);
-    kernel.run(parts, queue);
-    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-      launch::accumulate(arguments.out(i), parts.out(i), network[op.outputs[i]].bytes.count / 4, queue.stream);
-    }
-  }
-
-  void issue(StepId s, const PlannedCopy& copy) {
-    const MemoryId from = plan_.regions[copy.from.index].memory, to = plan_.regions[copy.to.index].memory;
-    const std::byte* source = rooms_->address_of(copy.from) + copy.offset.count;
-    std::byte* target = rooms_->address_of(copy.to) + copy.offset.count;
-    const auto size = static_cast<std::size_t>(copy.bytes.count);
-    if (size == 0) return;
-    const std::optional<std::size_t> from_gpu = gpu_of(from), to_gpu = gpu_of(to);
-    if (from_gpu && to_gpu) {
-      CUDA_CHECK(cudaMemcpyPeerAsync(target, static_cast<int>(*to_gpu), source, static_cast<int>(*from_gpu), size,
-                                     stream_of(s)));
-    } else if (from_gpu || to_gpu) {
-      CUDA_CHECK(cudaMemcpyAsync(target, source, size, cudaMemcpyDefault, stream_of(s)));
-    } else {
-      on_host(s, [=] { std::memcpy(target, source, size); });  // CUDA's own copy would hold the issuing thread
-    }
-  }
+  void wait_for(StepId s, StepId earlier);
+  void poison(const Stain&, StepId);
+  void on_host(StepId, std::function<void()> work);
 
   // --- after
 
@@ -645,7 +541,7 @@ class CudaReplay {
   std::vector<Interval> dates() const {
     std::vector<Interval> dates;
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
-      const OwnedEvent& base = bases_[gpu_of(id_at<StepId>(s))];
+      const OwnedEvent& base = bases_[gpu_of(id_at<StepId>(s)) - gpus_.first];
       dates.push_back({between(*base, *starts_[s]), between(*base, *finishes_[s])});
     }
     return dates;
@@ -668,6 +564,7 @@ class CudaReplay {
   const ReplayPlan& plan_;
   CudaNetwork& cuda_;
   CudaMachine& machine_;
+  GpuRange gpus_;
   const ReplayOptions& options_;
 
   std::vector<std::unique_ptr<std::function<void()>>> host_work_;  // until the streams are done with it
@@ -677,6 +574,228 @@ class CudaReplay {
   std::vector<OwnedEvent> bases_;                                  // by device
   std::optional<RunRooms> rooms_;                                  // after what its memories wait for
   std::vector<std::pair<std::byte*, Bytes>> inputs_;               // by micro-batch
+};
+
+void CudaReplay::begin(StepId s) {
+  const Step& step = schedule_[s];
+  set_gpu(gpu_of(s));
+  // The schedule's own waits come before what is allocated: a pool gives a stream what others freed before that.
+  const std::set<StepId> waits(schedule_.waits_of(step).begin(), schedule_.waits_of(step).end());
+  for (const StepId earlier : waits) wait_for(s, earlier);
+  std::set<StepId> after, makers;
+  std::vector<Stain> stains;
+  for (const BufferId b : schedule_.buffers_in(step.allocates)) {
+    const RunRooms::Opened opened = rooms_->open(b, s);
+    after.insert(opened.after.begin(), opened.after.end());
+    if (opened.made_for) makers.insert(*opened.made_for);
+    stains.push_back({schedule_[b].memory, rooms_->address_of(b), schedule_[b].range_length});
+  }
+  if (const Bytes workspace = workspace_of(schedule_, plan_, s); workspace > Bytes{0}) {
+    const Grant grant = rooms_->open_workspace(s);
+    after.insert(grant.after.begin(), grant.after.end());
+    stains.push_back({platform_[schedule_[step.stream].device].memory, grant.address, workspace});
+  }
+  set_gpu(gpu_of(s));
+  // A wait that other waits imply costs next to nothing, so none is left out; the stream's own order needs none.
+  for (const StepId earlier : after) {
+    if (!waits.contains(earlier)) wait_for(s, earlier);
+  }
+  for (const StepId maker : makers) {
+    if (schedule_[maker].stream == step.stream) continue;
+    CUDA_CHECK(cudaStreamWaitEvent(stream_of(s), *starts_[maker.index], 0));
+  }
+  if (options_.poisons) {
+    for (const Stain& stain : stains) poison(stain, s);
+  }
+  CUDA_CHECK(cudaEventRecord(*starts_[s.index], stream_of(s)));
+}
+
+/// For the end of another stream's step, with what it freed.
+void CudaReplay::wait_for(StepId s, StepId earlier) {
+  if (schedule_[earlier].stream == schedule_[s].stream) return;
+  const bool with_frees = !frees_.empty() && *frees_[earlier.index] != nullptr;
+  CUDA_CHECK(cudaStreamWaitEvent(stream_of(s), with_frees ? *frees_[earlier.index] : finish_of(earlier), 0));
+}
+
+void CudaReplay::end(StepId s) {
+  set_gpu(gpu_of(s));
+  rooms_->close_workspace(s);
+  for (const BufferId b : schedule_.buffers_in(schedule_[s].frees)) rooms_->close(b, s);
+  if (frees_.empty() || *frees_[s.index] == nullptr) return;
+  CUDA_CHECK(cudaEventRecord(*frees_[s.index], stream_of(s)));
+}
+
+void CudaReplay::poison(const Stain& stain, StepId s) {
+  const auto size = static_cast<std::size_t>(stain.bytes.count);
+  if (size == 0) return;
+  if (gpu_of(stain.memory)) {
+    CUDA_CHECK(cudaMemsetAsync(stain.address, 0xFF, size, stream_of(s)));
+  } else {
+    on_host(s, [=] { std::memset(stain.address, 0xFF, size); });
+  }
+}
+
+/// In stream order, on a thread of the driver: no CUDA call, no exception.
+void CudaReplay::on_host(StepId s, std::function<void()> work) {
+  host_work_.push_back(std::make_unique<std::function<void()>>(std::move(work)));
+  const auto run = [](void* function) { (*static_cast<std::function<void()>*>(function))(); };
+  CUDA_CHECK(cudaLaunchHostFunc(stream_of(s), run, host_work_.back().get()));
+}
+
+void CudaReplay::load(StepId s) {
+  for (const PlannedLoad& load : plan_.steps[s.index].loads) {
+    const auto& [address, bytes] = inputs_[load.micro_batch];
+    CUDA_CHECK(cudaMemcpyAsync(rooms_->address_of(load.region), address, static_cast<std::size_t>(bytes.count),
+                               cudaMemcpyDefault, stream_of(s)));
+  }
+}
+
+KernelArguments CudaReplay::arguments_of(StepId s, const PlannedCall& call) const {
+  KernelArguments arguments;
+  for (const Address& a : call.inputs) arguments.inputs.push_back(rooms_->address_of(a, s));
+  for (const Address& a : call.outputs) arguments.outputs.push_back(rooms_->address_of(a, s));
+  arguments.scratch = rooms_->address_of({std::nullopt, call.scratch}, s);
+  if (call.statistics)
+    arguments.statistics = static_cast<float*>(static_cast<void*>(rooms_->address_of({call.statistics, {}}, s)));
+  return arguments;
+}
+
+void CudaReplay::compute(StepId s, const PlannedCall& call, const KernelArguments& made) {
+  if (schedule_[schedule_[s].stream].way.computes_elsewhere()) {
+    return on_host(s, [&kernel = cuda_.host_kernels[call.op.index], made] { kernel(made); });
+  }
+  set_gpu(gpu_of(s));
+  const Gpu& gpu = machine_.gpu(gpu_of(s));
+  cuda_.kernels[call.op.index].run(made, {stream_of(s), *gpu.blas, *gpu.dnn});
+}
+
+std::optional<UpdateRule> CudaReplay::rule_of(StepId s, const PlannedCall& call) const {
+  const std::optional<CudaUpdate>& update = cuda_.kernels[call.op.index].update;
+  const bool on_host = schedule_[schedule_[s].stream].way.computes_elsewhere();
+  return update && !on_host ? std::optional(update->rule) : std::nullopt;
+}
+
+std::size_t CudaReplay::update(StepId s, std::span<const PlannedCall> calls) {
+  set_gpu(gpu_of(s));
+  const std::optional<UpdateRule> rule = rule_of(s, calls[0]);
+  std::vector<UpdatedNumbers> all;
+  for (const PlannedCall& call : calls) {
+    if (rule_of(s, call) != rule) break;
+    all.push_back(cuda_.kernels[call.op.index].update->of(arguments_of(s, call)));
+  }
+  launch::update(*rule, all, stream_of(s));
+  return all.size();
+}
+
+void CudaReplay::add(StepId s, const PlannedCall& call, const KernelArguments& sum, const KernelArguments& made) {
+  set_gpu(gpu_of(s));
+  const Graph& network = cuda_.network.graph;
+  const Op& op = network[call.op];
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    launch::accumulate(sum.out(i), made.out(i), network[op.outputs[i]].bytes.count / 4, stream_of(s));
+  }
+}
+
+void CudaReplay::copy(StepId s) {
+  if (!plan_.steps[s.index].copy) return;
+  const PlannedCopy& copy = *plan_.steps[s.index].copy;
+  const MemoryId from = plan_.regions[copy.from.index].memory, to = plan_.regions[copy.to.index].memory;
+  const std::byte* source = rooms_->address_of(copy.from) + copy.offset.count;
+  std::byte* target = rooms_->address_of(copy.to) + copy.offset.count;
+  const auto size = static_cast<std::size_t>(copy.bytes.count);
+  if (size == 0) return;
+  const std::optional<std::size_t> from_gpu = gpu_of(from), to_gpu = gpu_of(to);
+  if (from_gpu && to_gpu) {
+    CUDA_CHECK(cudaMemcpyPeerAsync(target, static_cast<int>(*to_gpu), source, static_cast<int>(*from_gpu), size,
+                                   stream_of(s)));
+  } else if (from_gpu || to_gpu) {
+    CUDA_CHECK(cudaMemcpyAsync(target, source, size, cudaMemcpyDefault, stream_of(s)));
+  } else {
+    on_host(s, [=] { std::memcpy(target, source, size); });  // CUDA's own copy would hold the issuing thread
+  }
+}
+
+/// The runs of all ranks in step, or of one network on all devices: one thread gives each step to all before the next.
+class RunsInStep {
+ public:
+  RunsInStep(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, RankExchanges* exchanges)
+      : graph_(problem.graph), schedule_(schedule), plan_(plan), exchanges_(exchanges) {}
+
+  void add(std::unique_ptr<CudaReplay> run) { runs_.push_back(std::move(run)); }
+
+  std::vector<Replayed> run(const ReplayOptions& options) {
+    each([](CudaReplay& run) { run.prepare(); });
+    if (exchanges_ != nullptr) exchanges_->begin_run(options.poisons);
+    const std::vector<IssueEvent> order = issue_order(schedule_, options.expected);
+    for (const IssueEvent event : order) {
+      try {
+        event.begins ? begin(event.step) : each([&](CudaReplay& run) { run.end(event.step); });
+      } catch (const CudaError& error) {
+        throw CudaError(fmt::format("{}: {}", text_of(graph_, schedule_, event.step), error.what()));
+      }
+    }
+    std::vector<Replayed> all;
+    each([&](CudaReplay& run) { all.push_back(run.measured(order)); });
+    return all;
+  }
+
+  std::size_t at() const { return at_; }  ///< whose turn it is
+  void end() { runs_.clear(); }
+
+ private:
+  template <class Work>
+  void each(Work work) {
+    for (at_ = 0; at_ < runs_.size(); ++at_) work(*runs_[at_]);
+    at_ = 0;
+  }
+
+  void begin(StepId s) {
+    each([&](CudaReplay& run) { run.begin(s); });
+    const StepRange range(text_of(graph_, schedule_, s));
+    each([&](CudaReplay& run) { run.load(s); });
+    std::span<const PlannedCall> calls = plan_.steps[s.index].calls;
+    while (!calls.empty()) calls = calls.subspan(issue_first(s, calls));
+    each([&](CudaReplay& run) {
+      run.copy(s);
+      run.finish(s);
+    });
+  }
+
+  /// Issues the first call, and with an update those by the same rule that follow it. Returns how many.
+  std::size_t issue_first(StepId s, std::span<const PlannedCall> calls) {
+    std::size_t count = 1;
+    if (runs_.front()->rule_of(s, calls[0])) {
+      each([&](CudaReplay& run) { count = run.update(s, calls); });
+    } else {
+      issue(s, calls[0]);
+    }
+    return count;
+  }
+
+  void issue(StepId s, const PlannedCall& call) {
+    const bool exchanges = exchanges_ != nullptr && exchanges_->exchanges(call.op);
+    std::vector<RankCall> brought;
+    each([&](CudaReplay& run) {
+      const KernelArguments sum = run.arguments_of(s, call);
+      const KernelArguments made = call.accumulates ? run.contribution(call, sum) : sum;
+      brought.push_back({made, run.stream_of(s)});
+      if (exchanges) return;
+      run.compute(s, call, made);
+      if (call.accumulates) run.add(s, call, sum, made);
+    });
+    if (!exchanges) return;
+    exchanges_->issue(call.op, brought);
+    each([&](CudaReplay& run) {
+      if (call.accumulates) run.add(s, call, run.arguments_of(s, call), brought[at_].arguments);
+    });
+  }
+
+  const Graph& graph_;
+  const Schedule& schedule_;
+  const ReplayPlan& plan_;
+  RankExchanges* exchanges_;
+  std::vector<std::unique_ptr<CudaReplay>> runs_;
+  std::size_t at_ = 0;
 };
 
 /// Waits for what has been issued; what went wrong has been said.
@@ -689,11 +808,7 @@ void drain(std::size_t gpus) {
 }
 
 std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan,
-                                     const CudaNetwork& cuda, std::size_t gpus) {
-  if (problem.platform.devices.size() > gpus) {
-    return ReplayFailure{fmt::format("platform '{}' has {} devices, this machine {} GPU{}", problem.platform.name,
-                                     problem.platform.devices.size(), gpus, gpus == 1 ? "" : "s")};
-  }
+                                     const CudaNetwork& cuda, const RankExchanges* exchanges) {
   if (!plan.sums.empty()) return ReplayFailure{"the CUDA backend has no collectives"};
   const auto makes_version = [](const PlannedStep& step) { return !step.versions.empty(); };
   if (std::ranges::any_of(plan.steps, makes_version)) {
@@ -709,6 +824,7 @@ std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& sch
     }
     const bool on_host = schedule[schedule.steps[s].stream].way.computes_elsewhere();
     for (const PlannedCall& call : plan.steps[s].calls) {
+      if (exchanges != nullptr && exchanges->exchanges(call.op)) continue;
       if (on_host ? !!cuda.host_kernels[call.op.index] : !!cuda.kernels[call.op.index].run) continue;
       const Op& op = cuda.network.graph[call.op];
       return ReplayFailure{fmt::format("step {} ('{}'): the CUDA backend has no {}kernel of kind '{}'", s, op.name,
@@ -718,28 +834,63 @@ std::optional<ReplayFailure> refusal(const Problem& problem, const Schedule& sch
   return std::nullopt;
 }
 
+/// On the platform's devices where nothing is exchanged, else one rank on each GPU.
+std::variant<std::vector<Replayed>, ReplayFailure> replayed(const Problem& problem, const Schedule& schedule,
+                                                            const ReplayPlan& plan, std::span<CudaNetwork> networks,
+                                                            RankExchanges* exchanges, CudaMachine& machine,
+                                                            Allocation allocation, const ReplayOptions& options) {
+  for (const CudaNetwork& network : networks) {
+    if (std::optional<ReplayFailure> refused = refusal(problem, schedule, plan, network, exchanges)) return *refused;
+  }
+  const bool is_one = exchanges == nullptr;
+  ReplayFailure failure;
+  RunsInStep runs(problem, schedule, plan, exchanges);
+  std::size_t made = 0;
+  const auto whose = [&] { return is_one ? std::string() : fmt::format("rank {}: ", runs.at() + made); };
+  try {
+    for (std::uint32_t r = 0; r < networks.size(); ++r, ++made) {
+      const GpuRange gpus = is_one ? GpuRange{.first = 0, .count = problem.platform.devices.size()} : GpuRange{r, 1, r};
+      runs.add(std::make_unique<CudaReplay>(problem, schedule, plan, networks[r], machine, gpus, allocation, options));
+    }
+    made = 0;
+    try {
+      return runs.run(options);
+    } catch (...) {
+      drain(is_one ? problem.platform.devices.size() : networks.size());  // before the memory that the steps use goes
+      throw;
+    }
+  } catch (const NoRoom& error) {
+    failure.what = whose() + error.what;
+  } catch (const CudaError& error) {
+    failure.what = whose() + error.what();
+  }
+  runs.end();
+  machine.release();
+  return failure;
+}
+
 }  // namespace
 
 std::variant<Replayed, ReplayFailure> replay_on_cuda(const Problem& problem, const Schedule& schedule,
                                                      const ReplayPlan& plan, CudaNetwork& cuda, CudaMachine& machine,
                                                      Allocation allocation, const ReplayOptions& options) {
-  if (std::optional<ReplayFailure> refused = refusal(problem, schedule, plan, cuda, machine.gpus())) return *refused;
-  ReplayFailure failure;
-  try {
-    CudaReplay replay(problem, schedule, plan, cuda, machine, allocation, options);
-    try {
-      return replay.run();
-    } catch (...) {
-      drain(problem.platform.devices.size());  // before the memory that the steps use goes
-      throw;
-    }
-  } catch (const NoRoom& error) {
-    failure.what = error.what;
-  } catch (const CudaError& error) {
-    failure.what = error.what();
+  const std::size_t devices = problem.platform.devices.size(), gpus = machine.gpus();
+  if (devices > gpus) {
+    return ReplayFailure{fmt::format("platform '{}' has {} devices, this machine {} GPU{}", problem.platform.name,
+                                     devices, gpus, gpus == 1 ? "" : "s")};
   }
-  machine.release();
-  return failure;
+  auto all = replayed(problem, schedule, plan, std::span(&cuda, 1), nullptr, machine, allocation, options);
+  if (ReplayFailure* failure = std::get_if<ReplayFailure>(&all)) return std::move(*failure);
+  return std::move(std::get<std::vector<Replayed>>(all).front());
+}
+
+std::variant<std::vector<Replayed>, ReplayFailure> replay_ranks_on_cuda(
+    const Problem& problem, const Schedule& schedule, const ReplayPlan& plan, std::span<CudaNetwork> ranks,
+    RankExchanges& exchanges, CudaMachine& machine, Allocation allocation, const ReplayOptions& options) {
+  if (std::ranges::any_of(schedule.streams, [](const Stream& stream) { return stream.device != DeviceId{0}; })) {
+    return ReplayFailure{"ranks of several devices each: the CUDA backend runs those of one device"};
+  }
+  return replayed(problem, schedule, plan, ranks, &exchanges, machine, allocation, options);
 }
 
 }  // namespace plimsoll

@@ -155,6 +155,9 @@ void embedding_weight_gradient(const std::int32_t* token, const Number* dy, cons
 template <class Number>
 void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::int64_t classes, Number* dlogits,
                             cudaStream_t);
+/// Of rows with these labels, times `share`: of a mean over more rows than these.
+void share_of_loss_gradient(const float* probabilities, const std::int32_t* labels, std::int64_t rows,
+                            std::int64_t classes, float share, float* dlogits, cudaStream_t);
 template <class Number>
 void lstm_cell(const Number* gates, const Number* state, std::int64_t batch, std::int64_t width, Number* next,
                cudaStream_t);

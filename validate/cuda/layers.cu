@@ -264,6 +264,15 @@ void cross_entropy_gradient(const float* probabilities, std::int64_t rows, std::
 template void cross_entropy_gradient(const float*, std::int64_t, std::int64_t, float*, cudaStream_t);
 template void cross_entropy_gradient(const float*, std::int64_t, std::int64_t, Bf16*, cudaStream_t);
 
+void share_of_loss_gradient(const float* probabilities, const std::int32_t* labels, std::int64_t rows,
+                            std::int64_t classes, float share, float* dlogits, cudaStream_t stream) {
+  const float each = 1.0F / static_cast<float>(rows);
+  for_each(rows * classes, stream, [=] __device__(std::int64_t i) {
+    const bool is_label = i % classes == labels[i / classes];
+    dlogits[i] = (probabilities[i] * each - (is_label ? each : 0)) * share;
+  });
+}
+
 template <class Number>
 void lstm_cell(const Number* gates, const Number* state, std::int64_t batch, std::int64_t width, Number* next,
                cudaStream_t stream) {

@@ -5,6 +5,9 @@
 #include <dlfcn.h>
 
 #include <string>
+#ifdef PLIMSOLL_NCCL
+#include <nccl.h>
+#endif
 
 #include "validate/backend.h"
 #include "validate/cuda/library_places.h"
@@ -25,6 +28,9 @@
   asm(".pushsection .text\n.globl " #name "\n.type " #name ", %function\n" #name \
       ":\n" PLIMSOLL_JUMP(name) ".size " #name ", .-" #name "\n.popsection\n");
 #include "validate/cuda/library_functions.def"
+#ifdef PLIMSOLL_NCCL
+#include "validate/cuda/ranks/nccl_functions.def"
+#endif
 #undef PLIMSOLL_FUNCTION
 
 namespace plimsoll {
@@ -45,7 +51,14 @@ void load_libraries() {
   void* const cudnn = open_library({"libcudnn.so", {CUDNN_MAJOR}, PLIMSOLL_CUDNN}, this_environment());
 #define PLIMSOLL_FUNCTION(library, name) name##_address = found(library, #name);
 #include "validate/cuda/library_functions.def"
-#undef PLIMSOLL_FUNCTION
 }
+
+#ifdef PLIMSOLL_NCCL
+void load_nccl() {
+  void* const nccl = open_library({"libnccl.so", {NCCL_MAJOR}, PLIMSOLL_NCCL}, this_environment());
+#include "validate/cuda/ranks/nccl_functions.def"
+}
+#endif
+#undef PLIMSOLL_FUNCTION
 
 }  // namespace plimsoll

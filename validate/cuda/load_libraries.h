@@ -7,4 +7,7 @@ namespace plimsoll {
 /// Throws BackendError where one is missing. Before it, no function of either may be called.
 void load_libraries();
 
+/// The same of NCCL, which ranks on several GPUs need. In a build without its header there is no such function.
+void load_nccl();
+
 }  // namespace plimsoll

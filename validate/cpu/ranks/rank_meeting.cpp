@@ -1,6 +1,9 @@
 #include "validate/cpu/ranks/rank_meeting.h"
 
 #include <stdexcept>
+#include <string>
+
+#include "validate/ranks/ranks_together.h"
 
 namespace plimsoll {
 
@@ -18,7 +21,7 @@ void RankMeeting::meet(const Occasion& occasion, std::size_t place, std::size_t 
     changed_.notify_all();
   }
   changed_.wait(lock, [&] { return table.is_done || is_over_; });
-  if (!table.is_done) throw std::runtime_error("another rank has failed");
+  if (!table.is_done) throw std::runtime_error(std::string(other_rank_failed));
   if (++table.left == size) tables_.erase(occasion);
 }
 

@@ -1,186 +1,47 @@
 #include "validate/cpu/ranks/rank_replay.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstring>
-#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "sim/core/op_kind.h"
 #include "validate/cpu/cpu_replay.h"
 #include "validate/cpu/kernels/rank_kernels.h"
-#include "validate/networks/initial_values.h"
-#include "validate/networks/kernel_arguments.h"
+#include "validate/ranks/ranks_together.h"
 
 namespace plimsoll {
 namespace {
 
-using Bytestring = std::vector<std::byte>;
-
-Bytestring share_of(const Bytestring& whole, const std::vector<RankPiece>& pieces) {
-  std::int64_t size = 0;
-  for (const RankPiece& piece : pieces) size = std::max(size, piece.own + piece.bytes);
-  Bytestring own(static_cast<std::size_t>(size));
-  for (const RankPiece& piece : pieces) std::copy_n(whole.begin() + piece.whole, piece.bytes, own.begin() + piece.own);
-  return own;
-}
-
-/// What one rank reads before its first step.
-struct RankStart {
-  Batch batch;
-  std::map<std::string, Bytestring> values;  // parameters and states, by name
-};
-
 class NetworkOnRanks : public RunnableNetwork {
  public:
-  NetworkOnRanks(Network whole, RankNetworks made, Mesh mesh, BlockPool& pool)
-      : whole_(std::move(whole)), made_(std::move(made)), mesh_(std::move(mesh)), pool_(pool) {}
+  NetworkOnRanks(Network whole, RankNetworks made, const Mesh& mesh, BlockPool& pool)
+      : together_(std::move(whole), made.ranks.front().network.graph, std::move(made.layouts), mesh),
+        ranks_(std::move(made.ranks)),
+        pool_(pool) {}
 
-  const Network& network() const override { return made_.ranks.front().network; }
+  const Network& network() const override { return ranks_.front().network; }
 
   std::variant<Replayed, ReplayFailure> run(const Problem& problem, const Schedule& schedule, const ReplayPlan& plan,
                                             const ReplayOptions& options) override {
-    if (!schedule.approximate.empty()) {
-      return ReplayFailure{fmt::format(
-          "the gradient of '{}' is made from approximations: ranks have parts and summands of gradients, of which the "
-          "replay measures no errors",
-          problem.graph[schedule.approximate.front()].name)};
-    }
-    std::vector<std::optional<std::variant<Replayed, ReplayFailure>>> ran(mesh_.ranks());
+    if (std::optional<ReplayFailure> refused = refused_on_ranks(problem, schedule)) return *refused;
+    std::vector<RanksTogether::Outcome> ran(ranks_.size());
     {
       std::vector<std::jthread> threads;
-      for (std::uint32_t rank = 0; rank < mesh_.ranks(); ++rank) {
+      for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
         threads.emplace_back([&, rank] {
-          const RankStart start = start_of(rank, schedule.micro_batches, options);
+          const RankStart start = together_.start_of(rank, schedule.micro_batches, options);
           ReplayOptions own = options;
           own.batch = &start.batch;
           own.start = &start.values;
-          ran[rank] = replay_on_cpu(problem, schedule, plan, made_.ranks[rank], pool_, own);
+          ran[rank] = replay_on_cpu(problem, schedule, plan, ranks_[rank], pool_, own);
         });
       }
     }
-    return put_together(ran);
+    return together_.put_together(ran);
   }
 
  private:
-  std::vector<RankPiece> pieces(TensorId t, std::uint32_t rank) const {
-    return pieces_of(made_.layouts[t.index], mesh_, rank);
-  }
-
-  /// Which of the replicas the rank belongs to, and how many there are.
-  std::pair<std::uint32_t, std::uint32_t> replica_of(std::uint32_t rank) const {
-    std::uint32_t replica = 0, replicas = 1;
-    for (std::size_t a = 0; a < mesh_.axes.size(); ++a) {
-      if (!mesh_.axes[a].shares_micro_batches) continue;
-      replica = replica * mesh_.axes[a].ranks + place_along(mesh_, a, rank);
-      replicas *= mesh_.axes[a].ranks;
-    }
-    return {replica, replicas};
-  }
-
-  /// Its share of the inputs and of what the options give; labels are those of all rows, of which kernels take their
-  /// own.
-  RankStart start_of(std::uint32_t rank, std::uint32_t micro_batches, const ReplayOptions& options) const {
-    RankStart made;
-    const auto [replica, replicas] = replica_of(rank);
-    const TensorId input = whole_.boundaries.front();
-    const Batch all =
-        options.batch != nullptr ? *options.batch : Batch{input_values(whole_, micro_batches * replicas), {}};
-    for (std::uint32_t m = replica * micro_batches; m < (replica + 1) * micro_batches; ++m) {
-      made.batch.inputs.push_back(share_of(all.inputs[m], pieces(input, rank)));
-      if (!all.labels.empty()) made.batch.labels.push_back(all.labels[m]);
-    }
-    for (std::size_t t = 0; t < whole_.graph.tensors.size(); ++t) {
-      const Tensor& tensor = whole_.graph.tensors[t];
-      if (tensor.kind != TensorKind::parameter && tensor.kind != TensorKind::optimizer_state) continue;
-      const Bytestring& whole = options.start != nullptr ? options.start->at(tensor.name) : initial_value(tensor);
-      Bytestring own = share_of(whole, pieces(id_at<TensorId>(t), rank));
-      own.resize(static_cast<std::size_t>(network().graph.tensors[t].bytes.count));  // the last share is filled up
-      made.values[tensor.name] = std::move(own);
-    }
-    return made;
-  }
-
-  std::variant<Replayed, ReplayFailure> put_together(
-      std::vector<std::optional<std::variant<Replayed, ReplayFailure>>>& ran) const {
-    std::optional<ReplayFailure> failure;  // the first that is no consequence of another's
-    for (std::uint32_t rank = 0; rank < ran.size(); ++rank) {
-      const auto* failed = std::get_if<ReplayFailure>(&*ran[rank]);
-      const bool is_consequence = failed != nullptr && failed->what.ends_with("another rank has failed");
-      if (failed != nullptr && (!failure || !is_consequence)) {
-        const bool is_first = !failure || failure->what.ends_with("another rank has failed");
-        if (is_first) failure = ReplayFailure{fmt::format("rank {}: {}", rank, failed->what)};
-      }
-    }
-    if (failure) return *failure;
-    Replayed made = std::get<Replayed>(*ran.front());
-    made.scores.clear();
-    if (const Score all = score_of_all(ran); all.rows > 0) made.scores.push_back(all);
-    for (std::size_t t = 0; t < whole_.graph.tensors.size(); ++t) {
-      const Tensor& tensor = whole_.graph.tensors[t];
-      if (tensor.kind != TensorKind::parameter && tensor.kind != TensorKind::optimizer_state) continue;
-      if (!made.values.contains(tensor.name)) continue;
-      Bytestring whole(static_cast<std::size_t>(tensor.bytes.count));
-      std::vector<bool> is_there(whole.size() / sizeof(float), false);
-      for (std::uint32_t rank = 0; rank < ran.size(); ++rank) {
-        const Bytestring& own = std::get<Replayed>(*ran[rank]).values.at(tensor.name);
-        for (const RankPiece& piece : pieces(id_at<TensorId>(t), rank)) {
-          if (!agrees(whole, is_there, own, piece)) {
-            return ReplayFailure{
-                fmt::format("rank {} ends with other bits of '{}' than a rank before it", rank, tensor.name)};
-          }
-        }
-      }
-      if (std::ranges::find(is_there, false) != is_there.end()) {
-        return ReplayFailure{fmt::format("no rank has all of '{}'", tensor.name)};
-      }
-      made.values[tensor.name] = std::move(whole);
-    }
-    std::erase_if(made.values, [&](const auto& value) { return is_gradient(value.first); });
-    return made;
-  }
-
-  /// Of all rows, which several ranks may have: as often, each of them.
-  Score score_of_all(const std::vector<std::optional<std::variant<Replayed, ReplayFailure>>>& ran) const {
-    Score sum;
-    std::int64_t micro_batches = 0;
-    for (std::uint32_t rank = 0; rank < ran.size(); ++rank) {
-      const std::vector<Score>& own = std::get<Replayed>(*ran[rank]).scores;
-      for (const Score& each : own) sum += each;
-      micro_batches = static_cast<std::int64_t>(own.size()) * replica_of(rank).second;
-    }
-    const auto loss = std::ranges::find(whole_.graph.ops, name_of(OpKind::cross_entropy), &Op::kind);
-    if (sum.rows == 0 || loss == whole_.graph.ops.end()) return {};
-    const std::int64_t rows = micro_batches * row_sizes(whole_.graph[loss->outputs.front()]).rows,
-                       often = sum.rows / rows;
-    return {sum.loss / static_cast<double>(often), sum.right / often, rows};
-  }
-
-  /// Fills in what is not there yet; whether what is there is the same.
-  static bool agrees(Bytestring& whole, std::vector<bool>& is_there, const Bytestring& own, const RankPiece& piece) {
-    for (std::int64_t i = 0; i < piece.bytes; i += std::int64_t{sizeof(float)}) {
-      std::byte* to = whole.data() + piece.whole + i;
-      const std::byte* from = own.data() + piece.own + i;
-      std::vector<bool>::reference known = is_there[static_cast<std::size_t>(piece.whole + i) / sizeof(float)];
-      if (known && std::memcmp(to, from, sizeof(float)) != 0) return false;
-      std::memcpy(to, from, sizeof(float));
-      known = true;
-    }
-    return true;
-  }
-
-  /// Which a rank may have in part only, or not summed: what counts is what updates made of them.
-  bool is_gradient(const std::string& name) const {
-    const auto found = std::ranges::find(whole_.graph.tensors, name, &Tensor::name);
-    return found == whole_.graph.tensors.end() || found->kind == TensorKind::parameter_gradient;
-  }
-
-  Network whole_;
-  RankNetworks made_;
-  Mesh mesh_;
+  RanksTogether together_;
+  std::vector<CpuNetwork> ranks_;
   BlockPool& pool_;
 };
 
@@ -188,9 +49,6 @@ class NetworkOnRanks : public RunnableNetwork {
 
 std::variant<std::unique_ptr<RunnableNetwork>, ReplayFailure> network_on_ranks(Network whole, const Problem& problem,
                                                                                BlockPool& pool) {
-  if (const Tensor* narrow = first_in_bf16(whole.graph)) {
-    return ReplayFailure{fmt::format("'{}' is bf16: ranks exchange and sum fp32 only", narrow->name)};
-  }
   std::variant<RankNetworks, ReplayFailure> made = rank_networks(whole, problem);
   if (const auto* failure = std::get_if<ReplayFailure>(&made)) return *failure;
   return std::make_unique<NetworkOnRanks>(std::move(whole), std::get<RankNetworks>(std::move(made)), *problem.mesh,

@@ -42,7 +42,7 @@ Number read(const Number* from) {
 template <class Work>
 void for_each(std::int64_t n, cudaStream_t stream, Work work) {
   if (n > 0) ++fake::launches();
-  fake::enqueue(stream, [=] {
+  fake::launch(stream, [=] {
     for (std::int64_t i = 0; i < n; ++i) work(i);
   });
 }
@@ -68,7 +68,7 @@ template <class... Parameters, class... Arguments>
 void launch_blocks(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream, Arguments... arguments) {
   ++fake::launches();
   fake::launched_blocks().push_back(grid.x * grid.y);
-  fake::enqueue(stream, [=] {
+  fake::launch(stream, [=] {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) run_block(dim3(x, y, 0), block, [=] { kernel(arguments...); });
     }
