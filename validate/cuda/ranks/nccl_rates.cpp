@@ -15,7 +15,7 @@ constexpr int calls_in_a_row = 8;
 class RankNumbers {
  public:
   RankNumbers(Gpu& gpu, Bytes bytes) : gpu_(gpu), bytes_(bytes), address_(gpu.segments.take(bytes)) {
-    if (address_ == nullptr) throw CudaError("out of memory: no room for what is exchanged");
+    if (address_ == nullptr) throw CudaError("out of memory: no room for the values that ranks exchange");
     set_gpu(static_cast<std::size_t>(gpu.ordinal));
     stream_ = new_stream();
     const std::vector<float> numbers(static_cast<std::size_t>(bytes.count / 4), 1e-30F);  // no zeros, nor large sums
