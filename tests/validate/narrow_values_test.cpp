@@ -169,6 +169,10 @@ TEST_CASE("a product's probe in bf16 has the dtypes of a network's product", "[n
   CHECK(dtypes(probe.graph, probe.op) == dtypes(network, *product));
   CHECK(make_kernel(probe.graph, probe.op).has_value());
   CHECK(probe.graph[probe.op.outputs[0]].bytes == Bytes{2 * 16 * 16});
+  const ProbeOp in_fp8 = fp8_product_probe(16);
+  CHECK(multiplies_8_bits(in_fp8.op));
+  CHECK(dtypes(in_fp8.graph, in_fp8.op) == dtypes(network, *product));
+  CHECK(make_kernel(in_fp8.graph, in_fp8.op).has_value());
 }
 
 TEST_CASE("every kind of op in bf16 makes what fp32 makes of the same numbers, rounded once", "[networks]") {

@@ -228,9 +228,11 @@ std::optional<MachineRates> measure_machine(LinkPace to_host, LinkPace to_device
   }
   const double work = 2.0 * 512 * 512 * 512;
   rates.peaks = {{"fp32", 512, per_second(work, rate_of(alone))}};
-  if (!proceed("products of bf16 values")) return std::nullopt;
-  const Bench narrow(narrow_product_probe(512));
-  rates.peaks.push_back({"bf16", 512, repeated(3 * repetitions, [&] { return work / narrow.seconds(); })});
+  for (const auto& [dtype, probe] : {std::pair("bf16", narrow_product_probe(512)), {"fp8", fp8_product_probe(512)}}) {
+    if (!proceed(std::string("products in ") + dtype)) return std::nullopt;
+    const Bench narrow(probe);
+    rates.peaks.push_back({dtype, 512, repeated(3 * repetitions, [&] { return work / narrow.seconds(); })});
+  }
   rates.slowdown = {{1, 1, 1}, rate_of(slowdowns[0]), rate_of(slowdowns[1])};
   if (!proceed("updates, launches and allocations")) return std::nullopt;
   constexpr std::int64_t parameters = 1 << 20;

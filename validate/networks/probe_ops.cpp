@@ -45,6 +45,12 @@ ProbeOp narrow_product_probe(std::int64_t n) {
   return made;
 }
 
+ProbeOp fp8_product_probe(std::int64_t n) {
+  ProbeOp made = narrow_product_probe(n);
+  made.op.attributes.emplace_back("products", "fp8");
+  return made;
+}
+
 ProbeOp adam_probe(std::int64_t n) {
   ProbeOp made = probe(OpKind::optimizer, {{n}, {n}, {n}, {n}}, {});
   made.op.attributes = {{"optimizer", "adam"}};

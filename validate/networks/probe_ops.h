@@ -17,8 +17,9 @@ struct ProbeOp {
 ProbeOp product_probe(std::int64_t n);  ///< `linear` of n x n matrices
 /// The same of bf16 values and an fp32 weight, as networks with such values have it.
 ProbeOp narrow_product_probe(std::int64_t n);
-ProbeOp adam_probe(std::int64_t n);  ///< an update of n parameters
-ProbeOp sum_probe(std::int64_t n);   ///< of two tensors of n numbers
-ProbeOp tiny_probe();                ///< next to no work
+ProbeOp fp8_product_probe(std::int64_t n);  ///< the same, multiplied in fp8
+ProbeOp adam_probe(std::int64_t n);         ///< an update of n parameters
+ProbeOp sum_probe(std::int64_t n);          ///< of two tensors of n numbers
+ProbeOp tiny_probe();                       ///< next to no work
 
 }  // namespace plimsoll

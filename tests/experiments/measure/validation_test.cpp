@@ -175,10 +175,12 @@ TEST_CASE("calibrate writes a platform on which the measured trace keeps its tim
   CHECK(json["makespan_s"] > 0.0);
   CHECK(text_of(platform).find("source: \"measured on 2") != std::string::npos);  // with its date
   const std::map<std::string, FlopsPerSecond> peaks = load_platform(platform).devices[0].peak;
-  REQUIRE(peaks.size() == 2);
-  CHECK(peaks.at("bf16").value > 0);  // so that the same network with bf16 values has times there
-  CHECK(plimsoll("simulate --strategy rotor --trace " + network + ",values=bf16 --platform " + platform).exit_code ==
-        0);
+  REQUIRE(peaks.size() == 3);
+  for (const std::string dtype : {"bf16", "fp8"}) {  // so that the same network with such values has times there
+    CHECK(peaks.at(dtype).value > 0);
+    const std::string narrow = "mlp:layers=4,width=32,batch=16,classes=16,values=" + dtype;
+    CHECK(plimsoll("simulate --strategy rotor --trace " + narrow + " --platform " + platform).exit_code == 0);
+  }
   const std::string schedule = (folder / "s.json").string();
   REQUIRE(
       plimsoll("plan --strategy rotor --trace " + trace + " --platform " + platform + " -o " + schedule).exit_code ==
