@@ -97,7 +97,7 @@ bool run_one() {
 
 /// The GPUs get somewhat further while the host does something.
 void let_pass() {
-  for (std::uint64_t turns = state().random() % 4; turns > 0; --turns) run_one();
+  for (std::uint64_t turns = state().random() % state().machine.haste; turns > 0; --turns) run_one();
 }
 
 /// An error where streams wait for each other for ever.

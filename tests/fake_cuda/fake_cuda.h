@@ -18,6 +18,7 @@ struct Machine {
   std::uint64_t seed = 1;
   int gpus = 1;
   std::size_t memory = std::size_t{1} << 30;  ///< bytes of each GPU
+  std::uint64_t haste = 4;                    ///< fewer pieces of work run while the host does something; 1: none
   std::optional<int> record_that_fails = {};  ///< counted over all cudaEventRecord
   bool has_pools = true;
   bool has_nccl = true;
