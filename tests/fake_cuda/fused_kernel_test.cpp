@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/fake_cuda/fake_cuda.h"
@@ -14,6 +15,7 @@
 #include "validate/cuda/cuda_machine.h"
 #include "validate/cuda/launch.h"
 #include "validate/reference/decoder_layers.h"
+#include "validate/reference/fused_attention.h"
 #include "validate/reference/layers.h"
 #include "validate/reference/normalization.h"
 
@@ -179,6 +181,56 @@ TEST_CASE("gradients of a norm's weights come from one pass over its rows and on
 TEST_CASE("gradients of a norm's weights find statistics apart where no block holds a row", "[fake_cuda][eleventh-6]") {
   fake::begin({});
   CHECK(checked_layer_gradients({1, 8200}).launches == 3);
+}
+
+/// Fused attention, forward and backward, by the plain loops and by kernels: to the bit. Returns what kernels issued.
+std::pair<Issued, Issued> checked_attention(const FusedSizes& s) {
+  const std::int64_t all_queries = s.rows(s.queries) * s.size, all_keys = s.rows_of_keys() * 2 * s.size;
+  const Numbers q = waves(all_queries, 0.7F), kv = waves(all_keys, 1.3F), dmixed = waves(all_queries, 0.4F);
+  Numbers mixed(q.size(), 7), sums(static_cast<std::size_t>(s.rows(s.queries)), 7), dq = mixed, dkv(kv.size(), 7);
+  Numbers right_mixed = mixed, right_sums = sums, right_dq = dq, right_dkv = dkv;
+  plain::fused_attention(s, q.data(), kv.data(), right_mixed.data(), right_sums.data());
+  const Issued forward = issued_by(
+      [&](cudaStream_t stream) { launch::fused_attention(s, q.data(), kv.data(), mixed.data(), sums.data(), stream); });
+  CHECK(mixed == right_mixed);
+  CHECK(sums == right_sums);
+  const FusedSaved saved{dmixed.data(), q.data(), kv.data(), mixed.data(), sums.data()};
+  plain::fused_attention_backward(s, saved, right_dq.data(), right_dkv.data());
+  const Issued backward = issued_by(
+      [&](cudaStream_t stream) { launch::fused_attention_backward(s, saved, dq.data(), dkv.data(), stream); });
+  CHECK(dq == right_dq);
+  CHECK(dkv == right_dkv);
+  return {forward, backward};
+}
+
+TEST_CASE("fused attention has the bits of its formulas and reads keys once for 64 queries", "[fake_cuda]") {
+  fake::begin({});
+  for (const std::int64_t size : {6, 64, 80}) {
+    for (const std::int64_t group : {1, 2}) {
+      INFO("heads of " << size << ", groups of " << group);
+      FusedSizes s{.batch = 1, .heads = 2, .size = size, .queries = 70, .keys = 70, .scale = 0.3F};
+      s.group = group;
+      const auto [forward, backward] = checked_attention(s);
+      CHECK(forward.launches == 1);
+      CHECK(backward.launches == 2);
+      const std::int64_t keys = 2 * (64 + 70), queries = 2 * (70 + 6);  // seen by two blocks of queries; of keys
+      CHECK(forward.reads == s.heads * size * (70 + keys));
+      CHECK(backward.reads == s.heads * size * (2 * 70 + keys + queries) + s.key_heads() * size * 2 * 70);
+    }
+  }
+  checked_attention({.batch = 2, .heads = 1, .size = 6, .queries = 65, .keys = 65, .scale = 1});
+  checked_attention({.batch = 1, .heads = 1, .size = 130, .queries = 3, .keys = 3, .scale = 1});  // a thread a row
+}
+
+TEST_CASE("fused attention in tiles follows the positions of its rows", "[fake_cuda]") {
+  fake::begin({});
+  std::vector<std::int32_t> queries(66), keys(40);
+  for (std::size_t i = 0; i < queries.size(); ++i) queries[i] = static_cast<std::int32_t>(i * 7 % 66);
+  for (std::size_t j = 0; j < keys.size(); ++j) keys[j] = static_cast<std::int32_t>(3 + j * 11 % 40);
+  FusedSizes s{.batch = 1, .heads = 1, .size = 8, .queries = 66, .keys = 40, .scale = 1};
+  s.query_at = queries.data();
+  s.key_at = keys.data();
+  checked_attention(s);
 }
 
 /// A parameter that is updated: its numbers, gradient and states.

@@ -143,8 +143,6 @@ void average_pool(const Number* x, std::int64_t batch, std::int64_t pixels, std:
 template <class Number>
 void average_pool_gradient(const Number* dy, std::int64_t batch, std::int64_t pixels, std::int64_t channels, Number* dx,
                            cudaStream_t);
-void fused_attention(const FusedSizes&, const float* q, const float* kv, float* mixed, float* sums, cudaStream_t);
-void fused_attention_backward(const FusedSizes&, const FusedSaved&, float* dq, float* dkv, cudaStream_t);
 template <class Number>
 void embedding(const std::int32_t* token, const float* table, const float* positions, const plain::EmbeddingSizes&,
                Number* y, cudaStream_t);
@@ -167,6 +165,10 @@ void lstm_cell_gradient(const Number* dnext, const Number* gates, const Number* 
 template <class Number>
 void lstm_cell_half(const Number* dnext, const Number* gates, const Number* state, std::int64_t batch,
                     std::int64_t width, Number* dstate, cudaStream_t);
+
+// --- attention_tiles.cu
+void fused_attention(const FusedSizes&, const float* q, const float* kv, float* mixed, float* sums, cudaStream_t);
+void fused_attention_backward(const FusedSizes&, const FusedSaved&, float* dq, float* dkv, cudaStream_t);
 
 // --- compression.cu
 void block_means(const float* x, const BlockSizes&, float* means, cudaStream_t);

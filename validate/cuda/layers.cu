@@ -1,4 +1,4 @@
-// Pooling, fused attention, the two ends of a network and the LSTM cell: what validate/reference/layers.cpp does. Where
+// Pooling, the two ends of a network and the LSTM cell: what validate/reference/layers.cpp does. Where
 // that scatters, these gather, so that every number is one thread's sum in a fixed order.
 
 #include <utility>
@@ -196,17 +196,6 @@ void average_pool_gradient(const Number* dy, std::int64_t batch, std::int64_t pi
 }
 template void average_pool_gradient(const float*, std::int64_t, std::int64_t, std::int64_t, float*, cudaStream_t);
 template void average_pool_gradient(const Bf16*, std::int64_t, std::int64_t, std::int64_t, Bf16*, cudaStream_t);
-
-void fused_attention(const FusedSizes& s, const float* q, const float* kv, float* mixed, float* sums,
-                     cudaStream_t stream) {
-  for_each(s.rows(s.queries), stream, [=] __device__(std::int64_t row) { attend(s, q, kv, row, mixed, sums); });
-}
-
-void fused_attention_backward(const FusedSizes& s, const FusedSaved& saved, float* dq, float* dkv,
-                              cudaStream_t stream) {
-  for_each(s.rows(s.queries), stream, [=] __device__(std::int64_t row) { gradient_of_query(s, saved, row, dq); });
-  for_each(s.rows_of_keys(), stream, [=] __device__(std::int64_t row) { gradient_of_key(s, saved, row, dkv); });
-}
 
 template <class Number>
 void embedding(const std::int32_t* token, const float* table, const float* positions, const plain::EmbeddingSizes& s,
