@@ -233,44 +233,5 @@ TEST_CASE("fused attention in tiles follows the positions of its rows", "[fake_c
   checked_attention(s);
 }
 
-/// A parameter that is updated: its numbers, gradient and states.
-struct Updated {
-  Numbers w, g, first, second;
-
-  explicit Updated(std::int64_t n) : w(waves(n, 0.9F)), g(waves(n, 1.7F)), first(waves(n, 0.2F)), second(w) {
-    for (float& each : second) each = std::abs(each);
-  }
-  UpdatedNumbers numbers() {
-    return {w.data(), g.data(), first.data(), second.data(), static_cast<std::int64_t>(w.size())};
-  }
-};
-
-TEST_CASE("any number of parameters are updated together, to the bits of one after the other", "[fake_cuda]") {
-  fake::begin({});
-  for (const UpdateRule rule : {UpdateRule::sgd, UpdateRule::momentum, UpdateRule::adam}) {
-    for (const std::size_t count : {std::size_t{1}, most_together, 2 * most_together + 1}) {
-      std::vector<Updated> together;
-      for (std::size_t p = 0; p < count; ++p) together.emplace_back(static_cast<std::int64_t>(1 + p * 7 % 13));
-      std::vector<Updated> alone = together;
-      std::vector<UpdatedNumbers> all;
-      for (Updated& each : together) all.push_back(each.numbers());
-      const Issued issued = issued_by([&](cudaStream_t stream) { launch::update(rule, all, stream); });
-      CHECK(issued.launches == static_cast<int>((count + most_together - 1) / most_together));
-      for (std::size_t p = 0; p < count; ++p) {
-        INFO(p);
-        Updated& of = alone[p];
-        for (std::size_t i = 0; i < of.w.size(); ++i) {
-          if (rule == UpdateRule::sgd) sgd_update(of.w[i], of.g[i]);
-          if (rule == UpdateRule::momentum) momentum_update(of.w[i], of.g[i], of.first[i]);
-          if (rule == UpdateRule::adam) adam_update(of.w[i], of.g[i], of.first[i], of.second[i]);
-        }
-        CHECK(together[p].w == of.w);
-        CHECK(together[p].first == of.first);
-        CHECK(together[p].second == of.second);
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace plimsoll

@@ -18,21 +18,17 @@
 namespace plimsoll {
 namespace {
 
-/// The CPU's kernels, issued to streams; updates are the backend's own.
+/// The CPU's kernels, issued to streams.
 CudaNetwork on_streams(const CpuNetwork& cpu) {
   CudaNetwork made;
   made.network = cpu.network;
   for (std::size_t o = 0; o < cpu.kernels.size(); ++o) {
     const Kernel& kernel = cpu.kernels[o];
-    made.host_kernels.push_back(plain_update(cpu.network.graph, cpu.network.graph.ops[o]));
-    if (made.host_kernels.back()) {
-      made.kernels.push_back(make_cuda_kernel(cpu.network.graph, cpu.network.graph.ops[o], {}).value());
-      continue;
-    }
     const auto issued = [&kernel](const KernelArguments& arguments, const Queue& queue) {
       fake::enqueue(queue.stream, [&kernel, arguments] { kernel.run(arguments); });
     };
     made.kernels.push_back({issued, kernel.scratch});
+    made.host_kernels.push_back(plain_update(cpu.network.graph, cpu.network.graph.ops[o]));
   }
   return made;
 }
@@ -135,34 +131,6 @@ TEST_CASE("a run from one block at planned addresses trains the same, whatever t
       CHECK(run.allocators[0]->allocated == addresses.blocks[0].size);
     }
   }
-}
-
-TEST_CASE("a step updates all its parameters of one optimizer by one kernel", "[fake_cuda]") {
-  const std::vector<ParameterGroup> groups =
-      GENERATE(std::vector<ParameterGroup>{}, std::vector<ParameterGroup>{{"*bias*", Optimizer::sgd}});
-  ProblemOptions options{.optimizer = Optimizer::adam};
-  options.parameter_groups = groups;
-  const Training training =
-      training_of("gpt:layers=2,width=16,heads=2,sequence=8,batch=2,vocabulary=20", slow_links(), options);
-  const PlanOutcome plain = planned(training.problem, "store_all");
-  const Schedule& schedule = schedule_in(plain);
-  const auto plan = replay_plan(training.problem, schedule, training.network.network);
-  int kernels = 0;
-  for (const PlannedStep& step : std::get<ReplayPlan>(plan).steps) {
-    std::string before;
-    for (const PlannedCall& call : step.calls) {
-      const Op& op = training.network.network.graph[call.op];
-      if (op.kind != "optimizer") continue;
-      kernels += before == attribute(op, "optimizer") ? 0 : 1;
-      before = attribute(op, "optimizer");
-    }
-  }
-  CHECK(kernels >= 4);
-  fake::begin({});
-  CudaMachine machine;
-  const Replayed run = well_run(training, schedule, Allocation::caching, machine, {});
-  CHECK(fake::launches() == kernels);  // all others are the CPU's
-  CHECK(differing(run, replayed(training, schedule)).empty());
 }
 
 TEST_CASE("three GPUs in a pipeline train as one does", "[fake_cuda]") {

@@ -74,11 +74,6 @@ static_assert(has_every_kind(cuda_rows), "a kind of op has no row, or its row is
 
 }  // namespace
 
-UpdatedNumbers CudaUpdate::of(const KernelArguments& a) const {
-  const auto changed = [&a](std::size_t i) { return i < a.inputs.size() ? static_cast<float*>(a.inputs[i]) : nullptr; };
-  return {changed(0), a.in(1), changed(2), changed(3), numbers};
-}
-
 std::optional<CudaKernel> make_cuda_kernel(const Graph& graph, const Op& op, const Libraries& libraries) {
   const std::optional<OpKind> kind = network_kind(op.kind);
   if (!kind) return std::nullopt;

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "validate/cuda/cuda_objects.h"
-#include "validate/cuda/launch.h"
 #include "validate/networks/kernel_arguments.h"
 #include "validate/networks/packing.h"
 
@@ -21,18 +20,9 @@ struct Queue {
   cudnnHandle_t dnn = nullptr;
 };
 
-/// What an update does: those of a step by the same rule are issued together (`launch::update`).
-struct CudaUpdate {
-  UpdateRule rule;
-  std::int64_t numbers;
-
-  UpdatedNumbers of(const KernelArguments&) const;
-};
-
 struct CudaKernel {
   std::function<void(const KernelArguments&, const Queue&)> run;
   Bytes scratch;  ///< what it needs beside inputs and outputs
-  std::optional<CudaUpdate> update = {};
 };
 
 /// What makers of kernels ask about algorithms.

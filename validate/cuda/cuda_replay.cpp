@@ -401,10 +401,6 @@ class CudaReplay {
   }
   /// `made`: where the kernel makes its results, of a call that accumulates its contribution.
   void compute(StepId, const PlannedCall&, const KernelArguments& made);
-  /// By which rule a call updates a parameter here; nothing where it does something else.
-  std::optional<UpdateRule> rule_of(StepId, const PlannedCall&) const;
-  /// Updates by the first call and those by the same rule that follow it, by one kernel. Returns how many.
-  std::size_t update(StepId, std::span<const PlannedCall>);
   /// Adds the contribution of a call that accumulates: the same sum in the same order as plain training's.
   void add(StepId, const PlannedCall&, const KernelArguments& sum, const KernelArguments& made);
 
@@ -669,24 +665,6 @@ void CudaReplay::compute(StepId s, const PlannedCall& call, const KernelArgument
   cuda_.kernels[call.op.index].run(made, {stream_of(s), *gpu.blas, *gpu.dnn});
 }
 
-std::optional<UpdateRule> CudaReplay::rule_of(StepId s, const PlannedCall& call) const {
-  const std::optional<CudaUpdate>& update = cuda_.kernels[call.op.index].update;
-  const bool on_host = schedule_[schedule_[s].stream].way.computes_elsewhere();
-  return update && !on_host ? std::optional(update->rule) : std::nullopt;
-}
-
-std::size_t CudaReplay::update(StepId s, std::span<const PlannedCall> calls) {
-  set_gpu(gpu_of(s));
-  const std::optional<UpdateRule> rule = rule_of(s, calls[0]);
-  std::vector<UpdatedNumbers> all;
-  for (const PlannedCall& call : calls) {
-    if (rule_of(s, call) != rule) break;
-    all.push_back(cuda_.kernels[call.op.index].update->of(arguments_of(s, call)));
-  }
-  launch::update(*rule, all, stream_of(s));
-  return all.size();
-}
-
 void CudaReplay::add(StepId s, const PlannedCall& call, const KernelArguments& sum, const KernelArguments& made) {
   set_gpu(gpu_of(s));
   const Graph& network = cuda_.network.graph;
@@ -753,23 +731,11 @@ class RunsInStep {
     each([&](CudaReplay& run) { run.begin(s); });
     const StepRange range(text_of(graph_, schedule_, s));
     each([&](CudaReplay& run) { run.load(s); });
-    std::span<const PlannedCall> calls = plan_.steps[s.index].calls;
-    while (!calls.empty()) calls = calls.subspan(issue_first(s, calls));
+    for (const PlannedCall& call : plan_.steps[s.index].calls) issue(s, call);
     each([&](CudaReplay& run) {
       run.copy(s);
       run.finish(s);
     });
-  }
-
-  /// Issues the first call, and with an update those by the same rule that follow it. Returns how many.
-  std::size_t issue_first(StepId s, std::span<const PlannedCall> calls) {
-    std::size_t count = 1;
-    if (runs_.front()->rule_of(s, calls[0])) {
-      each([&](CudaReplay& run) { count = run.update(s, calls); });
-    } else {
-      issue(s, calls[0]);
-    }
-    return count;
   }
 
   void issue(StepId s, const PlannedCall& call) {

@@ -13,37 +13,6 @@ __device__ std::int64_t place_in_rows(const HeadRows& r, std::int64_t i) {
   return (b * r.sequence + t) * r.leading + r.offset + h * (r.leading / r.heads) + d;
 }
 
-/// What one kernel updates.
-struct UpdateList {
-  UpdatedNumbers parameters[most_together];
-  std::int64_t begin[most_together];  ///< of each its first number's place among those of all
-  int count = 0;
-
-  explicit UpdateList(std::span<const UpdatedNumbers> all) : parameters{}, begin{} {
-    std::int64_t next = 0;
-    for (const UpdatedNumbers& each : all) {
-      parameters[count] = each;
-      begin[count++] = next;
-      next += each.n;
-    }
-  }
-  std::int64_t numbers() const { return begin[count - 1] + parameters[count - 1].n; }
-  /// By halves: the last one that begins there or before.
-  __device__ int parameter_of(std::int64_t i) const {
-    int first = 0, behind = count;
-    while (behind - first > 1) {
-      const int middle = (first + behind) / 2;
-      if (begin[middle] <= i) {
-        first = middle;
-      } else {
-        behind = middle;
-      }
-    }
-    return first;
-  }
-};
-static_assert(sizeof(UpdateList) <= 4000, "a kernel's arguments have 4 KiB");
-
 }  // namespace
 
 template <class Number>
@@ -133,18 +102,16 @@ void scatter_heads(const Number* heads, const HeadRows& r, Number* x, cudaStream
 template void scatter_heads(const float*, const HeadRows&, float*, cudaStream_t);
 template void scatter_heads(const Bf16*, const HeadRows&, Bf16*, cudaStream_t);
 
-void update(UpdateRule rule, std::span<const UpdatedNumbers> all, cudaStream_t stream) {
-  for (; !all.empty(); all = all.subspan(std::min(all.size(), most_together))) {
-    const UpdateList list(all.first(std::min(all.size(), most_together)));
-    for_each(list.numbers(), stream, [=] __device__(std::int64_t at) {
-      const int which = list.parameter_of(at);
-      const UpdatedNumbers& of = list.parameters[which];
-      const std::int64_t i = at - list.begin[which];
-      if (rule == UpdateRule::sgd) return sgd_update(of.w[i], of.g[i]);
-      if (rule == UpdateRule::momentum) return momentum_update(of.w[i], of.g[i], of.first[i]);
-      adam_update(of.w[i], of.g[i], of.first[i], of.second[i]);
-    });
-  }
+void sgd(float* w, const float* g, std::int64_t n, cudaStream_t stream) {
+  for_each(n, stream, [=] __device__(std::int64_t i) { sgd_update(w[i], g[i]); });
+}
+
+void momentum(float* w, const float* g, float* v, std::int64_t n, cudaStream_t stream) {
+  for_each(n, stream, [=] __device__(std::int64_t i) { momentum_update(w[i], g[i], v[i]); });
+}
+
+void adam(float* w, const float* g, float* m, float* v, std::int64_t n, cudaStream_t stream) {
+  for_each(n, stream, [=] __device__(std::int64_t i) { adam_update(w[i], g[i], m[i], v[i]); });
 }
 
 }  // namespace plimsoll::launch

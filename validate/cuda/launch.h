@@ -4,10 +4,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include "validate/reference/compression.h"
 #include "validate/reference/decoder_layers.h"
 #include "validate/reference/experts.h"
@@ -22,19 +18,6 @@ namespace plimsoll {
 struct HeadRows {
   std::int64_t batch, sequence, heads, size, leading, offset;
 };
-
-enum class UpdateRule : std::uint8_t { sgd, momentum, adam };
-
-/// A parameter, its gradient and states of `n` numbers; null: a state that the rule does not have.
-struct UpdatedNumbers {
-  float* w;
-  const float* g;
-  float *first, *second;
-  std::int64_t n;
-};
-
-/// As many fit among a kernel's arguments, which have 4 KiB.
-inline constexpr std::size_t most_together = 80;
 
 }  // namespace plimsoll
 
@@ -67,8 +50,9 @@ template <class Number>
 void gather_heads(const Number* x, const HeadRows&, Number* heads, cudaStream_t);
 template <class Number>
 void scatter_heads(const Number* heads, const HeadRows&, Number* x, cudaStream_t);
-/// Any number of parameters by one rule: one kernel for each `most_together` of them.
-void update(UpdateRule, std::span<const UpdatedNumbers>, cudaStream_t);
+void sgd(float* w, const float* g, std::int64_t n, cudaStream_t);
+void momentum(float* w, const float* g, float* v, std::int64_t n, cudaStream_t);
+void adam(float* w, const float* g, float* m, float* v, std::int64_t n, cudaStream_t);
 
 // --- normalization.cu: statistics are found anew from x each time; `scratch` as large as they say
 std::int64_t column_sums_scratch(RowSizes);  ///< bytes, as all of these

@@ -1,10 +1,5 @@
 // The ops that are our own kernels: makers that bind their sizes.
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-#include <utility>
-
 #include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
 #include "validate/cuda/narrow_kernels.h"
@@ -22,8 +17,9 @@ const std::int32_t* tokens(const Arguments& a) {
   return static_cast<const std::int32_t*>(a.inputs[0]);
 }
 
-constexpr std::array<std::pair<std::string_view, UpdateRule>, 3> update_rules{
-    {{"sgd", UpdateRule::sgd}, {"momentum", UpdateRule::momentum}, {"adam", UpdateRule::adam}}};
+float* changed(const Arguments& a, std::size_t i) {
+  return static_cast<float*>(a.inputs[i]);
+}
 
 std::int64_t numbers_of(const Graph& graph, const Op& op) {
   return number_count(graph[op.inputs[0]]);
@@ -76,16 +72,19 @@ CudaKernel add(const Graph& graph, const Op& op, const Libraries&) {
 }
 
 CudaKernel optimizer(const Graph& graph, const Op& op, const Libraries&) {
+  const std::int64_t n = numbers_of(graph, op);
   const std::string_view name = attribute(op, "optimizer");
-  const auto known = std::ranges::find(update_rules, name, &std::pair<std::string_view, UpdateRule>::first);
-  if (known == update_rules.end()) return {};
-  const CudaUpdate update{known->second, numbers_of(graph, op)};
-  CudaKernel kernel = plain_kernel([update](const Arguments& a, cudaStream_t s) {
-    const UpdatedNumbers numbers = update.of(a);
-    launch::update(update.rule, {&numbers, 1}, s);
+  if (name == "sgd") {
+    return plain_kernel([n](const Arguments& a, cudaStream_t s) { launch::sgd(changed(a, 0), a.in(1), n, s); });
+  }
+  if (name == "momentum") {
+    return plain_kernel(
+        [n](const Arguments& a, cudaStream_t s) { launch::momentum(changed(a, 0), a.in(1), changed(a, 2), n, s); });
+  }
+  if (name != "adam") return {};
+  return plain_kernel([n](const Arguments& a, cudaStream_t s) {
+    launch::adam(changed(a, 0), a.in(1), changed(a, 2), changed(a, 3), n, s);
   });
-  kernel.update = update;
-  return kernel;
 }
 
 // --- by rows and by columns
