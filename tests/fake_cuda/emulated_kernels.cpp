@@ -2,7 +2,6 @@
 
 #include "validate/cuda/attention_tiles.cu"  // NOLINT(bugprone-suspicious-include)
 #include "validate/cuda/compression.cu"      // NOLINT(bugprone-suspicious-include)
-#include "validate/cuda/decoder.cu"          // NOLINT(bugprone-suspicious-include)
 #include "validate/cuda/elementwise.cu"      // NOLINT(bugprone-suspicious-include)
 #include "validate/cuda/layers.cu"           // NOLINT(bugprone-suspicious-include)
 #include "validate/cuda/mixture.cu"          // NOLINT(bugprone-suspicious-include)

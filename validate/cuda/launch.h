@@ -95,15 +95,6 @@ void softmax(const From* x, RowSizes, To* y, cudaStream_t);
 template <class From, class To>
 void softmax_gradient(const From* y, const From* dy, RowSizes, To* dx, cudaStream_t);
 
-// --- decoder.cu
-template <class Number>
-void rotate(const Number* x, const RotationSizes&, bool back, Number* y, cudaStream_t);
-template <class Number>
-void gated_silu(const Number* gate, const Number* up, Number* y, std::int64_t n, cudaStream_t);
-template <class Number>
-void gated_silu_gradient(const Number* gate, const Number* up, const Number* dy, Number* dgate, Number* dup,
-                         std::int64_t n, cudaStream_t);
-
 // --- mixture.cu: chances and their gradients are fp32
 void choose(const float* chances, const ExpertSizes&, const ExpertChoice&, cudaStream_t);
 template <class Number>
@@ -149,6 +140,13 @@ void lstm_cell_gradient(const Number* dnext, const Number* gates, const Number* 
 template <class Number>
 void lstm_cell_half(const Number* dnext, const Number* gates, const Number* state, std::int64_t batch,
                     std::int64_t width, Number* dstate, cudaStream_t);
+template <class Number>
+void rotate(const Number* x, const RotationSizes&, bool back, Number* y, cudaStream_t);
+template <class Number>
+void gated_silu(const Number* gate, const Number* up, Number* y, std::int64_t n, cudaStream_t);
+template <class Number>
+void gated_silu_gradient(const Number* gate, const Number* up, const Number* dy, Number* dgate, Number* dup,
+                         std::int64_t n, cudaStream_t);
 
 // --- attention_tiles.cu
 void fused_attention(const FusedSizes&, const float* q, const float* kv, float* mixed, float* sums, cudaStream_t);
