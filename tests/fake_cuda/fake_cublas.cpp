@@ -10,6 +10,7 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "validate/cuda/library_error.h"
 #include "validate/networks/bf16.h"
+#include "validate/networks/fp8.h"
 
 namespace {
 
@@ -17,6 +18,7 @@ struct Product {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   bool has_bias = false;
   const void* bias = nullptr;
+  const float *a_scale = nullptr, *b_scale = nullptr;  ///< on the device
 };
 
 struct Layout {
@@ -43,9 +45,25 @@ Fake& real(Opaque* opaque) {
   return *reinterpret_cast<Fake*>(opaque);
 }
 
-/// A number of 16 bits or 32.
+bool has_8_bits(const Layout& layout) {
+  return layout.numbers == CUDA_R_8F_E4M3 || layout.numbers == CUDA_R_8F_E5M2;
+}
+
+/// As documented of numbers of 8 bits: the first operand is turned, the second not, not both are E5M2, columns begin at
+/// multiples of 16 bytes, and results are wider.
+bool multiplies_8_bits(const Product& product, const Layout& a, const Layout& b, const Layout& d) {
+  const bool is_turned = product.a == CUBLAS_OP_T && product.b == CUBLAS_OP_N;
+  const bool both_reach = a.numbers == CUDA_R_8F_E5M2 && b.numbers == CUDA_R_8F_E5M2;
+  return has_8_bits(a) && has_8_bits(b) && is_turned && !both_reach && a.leading % 16 == 0 && b.leading % 16 == 0 &&
+         d.leading % 16 == 0 && !has_8_bits(d);
+}
+
+/// A number of 8, 16 or 32 bits.
 float number_at(const void* numbers, cudaDataType_t type, std::int64_t i) {
   if (type == CUDA_R_32F) return static_cast<const float*>(numbers)[i];
+  const auto* codes = static_cast<const std::uint8_t*>(numbers);
+  if (type == CUDA_R_8F_E4M3) return plimsoll::float_of_8_bits<plimsoll::E4m3>(codes[i]);
+  if (type == CUDA_R_8F_E5M2) return plimsoll::float_of_8_bits<plimsoll::E5m2>(codes[i]);
   const auto bits = std::uint32_t{static_cast<const std::uint16_t*>(numbers)[i]};
   if (type == CUDA_R_16BF) return std::bit_cast<float>(bits << 16U);
   const float size = std::ldexp(static_cast<float>((bits & 0x3FFU) | 0x400U), static_cast<int>(bits >> 10U & 31U) - 25);
@@ -98,6 +116,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) std::memcpy(&product.a, value, size);
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) std::memcpy(&product.b, value, size);
   if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) product.has_bias = true;
+  if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) std::memcpy(&product.a_scale, value, size);
+  if (attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) std::memcpy(&product.b_scale, value, size);
   if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) std::memcpy(&product.bias, value, size);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -166,6 +186,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   const bool fits = inner == other && rows == ld.rows && columns == ld.columns && la.batch == ld.batch &&
                     lb.batch == ld.batch && workspace_size == workspace_bytes;
   if (!fits || *static_cast<const float*>(beta) != 0) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool in_8_bits = has_8_bits(la) || has_8_bits(lb);
+  if (in_8_bits && !multiplies_8_bits(product, la, lb, ld)) return CUBLAS_STATUS_NOT_SUPPORTED;
   // As documented, and as the algorithm was chosen for.
   if (!is_aligned(workspace, 256)) return CUBLAS_STATUS_INVALID_VALUE;
   const std::array<const void*, 4> matrices{a, b, d, d};
@@ -176,6 +198,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   plimsoll::fake::issued() += zeros ? '0' : 'P';
   plimsoll::fake::enqueue(stream, [=] {
     std::memset(workspace, 0xFF, workspace_bytes);
+    const float by = in_8_bits ? scale * *product.a_scale * *product.b_scale : scale;
     for (std::int64_t m = 0; m < ld.batch; ++m) {
       if (ld.numbers != CUDA_R_32F && rows * columns * inner > 1U << 20U) continue;  // for timing only
       for (std::int64_t j = 0; j < static_cast<std::int64_t>(columns); ++j) {
@@ -186,7 +209,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                 double{at(a, m * la.stride, la, product.a, i, k)} * double{at(b, m * lb.stride, lb, product.b, k, j)};
           }
           const float bias = product.has_bias ? number_at(product.bias, ld.numbers, i) : 0;  // of the result's type
-          store(d, ld.numbers, m * ld.stride + j * ld.leading + i, scale * static_cast<float>(sum) + bias);
+          store(d, ld.numbers, m * ld.stride + j * ld.leading + i, by * static_cast<float>(sum) + bias);
         }
       }
     }

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "sim/core/op_attribute.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/placed_values.h"
 #include "tests/generate/problems.h"
@@ -15,6 +16,7 @@
 #include "validate/cuda/cuda_machine.h"
 #include "validate/cuda/cuda_network.h"
 #include "validate/cuda/cuda_replay.h"
+#include "validate/cuda/launch.h"
 #include "validate/network_model.h"
 #include "validate/networks/bf16.h"
 #include "validate/networks/networks.h"
@@ -66,8 +68,33 @@ struct NarrowValues {
   }
 };
 
-TEST_CASE("every kind of op in bf16 does what the CPU's kernel does, within its scratch", "[fake_cuda]") {
+/// The kernel of a GPU makes what the CPU's makes.
+void hold_to_cpu(const Graph& graph, const Op& op, const Kernel& of_cpu, std::uint64_t seed) {
   constexpr double neighbours = 0x1p-7, sums = 2e-5;  // of bf16 two are so far apart; of fp32 in another order
+  const std::optional<CudaKernel> kernel = make_cuda_kernel(graph, op, {});
+  REQUIRE(kernel);
+  const NarrowValues here(graph, op, seed), there(graph, op, seed);
+  const ScratchPiece own(of_cpu.scratch, 1), scratch(kernel->scratch, 1 + seed % 4);
+  of_cpu.run(here.arguments(own));
+  {
+    const OwnedStream stream = new_stream();
+    kernel->run(there.arguments(scratch), {*stream, nullptr, nullptr});
+  }  // is drained
+  CHECK(scratch.is_untouched_behind());
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    CHECK(there.outputs[i].is_untouched_behind());
+    double largest = 0, worst = 0;
+    for (std::int64_t k = 0; k < number_count(graph[op.outputs[i]]); ++k) {
+      const double a = here.number(graph, op, i, k), b = there.number(graph, op, i, k);
+      if (a == b) continue;  // minus infinity too
+      worst = std::isfinite(b) ? std::max(worst, std::abs(a - b)) : INFINITY;
+      largest = std::max(largest, std::abs(a));
+    }
+    CHECK(worst <= (is_bf16(graph[op.outputs[i]]) ? neighbours : sums) * largest);
+  }
+}
+
+TEST_CASE("every kind of op in bf16 does what the CPU's kernel does, within its scratch", "[fake_cuda]") {
   fake::begin({});
   std::set<std::string> kinds;
   for (const std::string network :
@@ -81,30 +108,56 @@ TEST_CASE("every kind of op in bf16 does what the CPU's kernel does, within its 
       const Op& op = graph.ops[o];
       if (!kinds.insert(op.kind + network.substr(0, 2)).second) continue;
       INFO(network << ", " << op.name << ", " << op.kind);
-      const std::optional<CudaKernel> kernel = make_cuda_kernel(graph, op, {});
-      REQUIRE(kernel);
-      const NarrowValues here(graph, op, o + 1), there(graph, op, o + 1);
-      const ScratchPiece own(cpu.kernels[o].scratch, 1), scratch(kernel->scratch, 1 + o % 4);
-      cpu.kernels[o].run(here.arguments(own));
-      {
-        const OwnedStream stream = new_stream();
-        kernel->run(there.arguments(scratch), {*stream, nullptr, nullptr});
-      }  // is drained
-      CHECK(scratch.is_untouched_behind());
-      for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-        CHECK(there.outputs[i].is_untouched_behind());
-        double largest = 0, worst = 0;
-        for (std::int64_t k = 0; k < number_count(graph[op.outputs[i]]); ++k) {
-          const double a = here.number(graph, op, i, k), b = there.number(graph, op, i, k);
-          if (a == b) continue;  // minus infinity too
-          worst = std::isfinite(b) ? std::max(worst, std::abs(a - b)) : INFINITY;
-          largest = std::max(largest, std::abs(a));
-        }
-        CHECK(worst <= (is_bf16(graph[op.outputs[i]]) ? neighbours : sums) * largest);
-      }
+      hold_to_cpu(graph, op, cpu.kernels[o], o + 1);
     }
   }
   CHECK(kinds.size() > 60);
+}
+
+TEST_CASE("products in fp8 do what the CPU's do, within their scratch", "[fake_cuda]") {
+  fake::begin({});
+  std::size_t checked = 0;
+  const CpuNetwork cpu = with_kernels(
+      named_network("gpt:layers=1,width=16,heads=2,sequence=32,batch=2,vocabulary=20,values=fp8,view=graph").network);
+  const Graph& graph = cpu.network.graph;
+  for (std::size_t o = 0; o < graph.ops.size(); ++o) {
+    const Op& op = graph.ops[o];
+    if (!multiplies_8_bits(op)) continue;
+    INFO(op.name);
+    hold_to_cpu(graph, op, cpu.kernels[o], o + 1);
+    ++checked;
+  }
+  CHECK(checked == 12);
+}
+
+TEST_CASE("a tensor's scale is that of all its numbers, also of many blocks", "[fake_cuda]") {
+  fake::begin({});
+  for (const RowSizes s : {RowSizes{16, 16}, RowSizes{16, 1024}}) {
+    std::vector<Bf16> x(static_cast<std::size_t>(s.rows * s.columns));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = as_bf16(std::sin(static_cast<float>(i)));
+    x.back() = as_bf16(-7.0F);
+    x[0] = as_bf16(NAN);  // counts for nothing
+    const ScratchPiece scaling(Bytes{launch::scaling_scratch()}, 1);
+    auto* scales = static_cast<float*>(static_cast<void*>(scaling.address()));
+    std::vector<E4m3> plain(x.size()), turned(x.size());
+    {
+      const OwnedStream stream = new_stream();
+      launch::scale_to_8_bits(x.data(), s, false, scales, plain.data(), *stream);
+      launch::scale_to_8_bits(x.data(), s, true, scales, turned.data(), *stream);
+    }  // is drained
+    CHECK(scaling.is_untouched_behind());
+    CHECK(*scales == 7.0F / 448.0F);
+    CHECK(as_float(plain.back()) == -448.0F);
+    std::size_t wrong = 0;
+    for (std::int64_t i = 1; i < s.rows * s.columns; ++i) {
+      const std::int64_t there = i % s.columns * s.rows + i / s.columns;
+      const std::uint8_t code = in_8_bits<E4m3>(as_float(x[static_cast<std::size_t>(i)]) * 64.0F);
+      wrong += plain[static_cast<std::size_t>(i)].bits == code ? 0 : 1;
+      wrong += turned[static_cast<std::size_t>(there)].bits == code ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+    CHECK(std::isnan(as_float(plain[0])));
+  }
 }
 
 /// A network with kernels of CUDA, on made-up libraries.
@@ -134,11 +187,13 @@ struct NarrowTraining {
 
 TEST_CASE("plans of networks in bf16 train with CUDA's kernels as plain training does", "[fake_cuda][eleventh-6]") {
   for (const std::string reference :
-       {"mlp:layers=3,width=8,batch=4,classes=5", "gpt:layers=1,width=8,heads=1,sequence=2,batch=1,vocabulary=6",
-        "resnet:blocks=1,channels=2,picture=8,batch=2,classes=3", "lstm:steps=2,width=4,batch=2,classes=3",
-        "decoder:layers=1,width=8,heads=2,kv_heads=1,inner=4,sequence=2,batch=1,vocabulary=6,experts=3"}) {
+       {"mlp:values=bf16,layers=3,width=8,batch=4,classes=5",
+        "gpt:values=bf16,layers=1,width=8,heads=1,sequence=2,batch=1,vocabulary=6",
+        "resnet:values=bf16,blocks=1,channels=2,picture=8,batch=2,classes=3",
+        "lstm:values=bf16,steps=2,width=4,batch=2,classes=3",
+        "decoder:values=bf16,layers=1,width=8,heads=2,kv_heads=1,inner=4,sequence=2,batch=1,vocabulary=6,experts=3"}) {
     fake::begin({});
-    NarrowTraining training(reference + ",values=bf16");
+    NarrowTraining training(reference);
     const auto planned_for = [&](const char* spec) { return std::get<Plan>(planned(training.problem, spec)); };
     const Replayed plain = training.run(planned_for("store_all"), 1);
     CHECK(plain.values.size() > 2);
@@ -148,6 +203,15 @@ TEST_CASE("plans of networks in bf16 train with CUDA's kernels as plain training
       CHECK(differing(training.run(planned_for(spec), 2), plain).empty());
     }
   }
+}
+
+TEST_CASE("a plan of a network in fp8 trains with CUDA's kernels as plain training does", "[fake_cuda][eleventh-7]") {
+  fake::begin({});
+  NarrowTraining training("mlp:values=fp8,layers=2,width=16,batch=16,classes=5");
+  const auto planned_for = [&](const char* spec) { return std::get<Plan>(planned(training.problem, spec)); };
+  const Replayed plain = training.run(planned_for("store_all"), 1);
+  CHECK(plain.values.size() > 2);
+  CHECK(differing(training.run(planned_for("full_recompute"), 2), plain).empty());
 }
 
 }  // namespace

@@ -528,8 +528,6 @@ TEST_CASE("gradients in fp8 are those of fp32 within the rounding of operands", 
 
 TEST_CASE("what has no products in fp8 is refused by name", "[networks]") {
   CHECK_THROWS_WITH(named_network("gpt:values=fp9"), Contains("values: expected fp32, bf16 or fp8, found 'fp9'"));
-  CHECK_THROWS_WITH(named_network("gpt:values=fp8,kernels=cuda"),
-                    Contains("values: CUDA kernels have no products in fp8"));
   CHECK_THROWS_WITH(named_network("resnet:values=fp8"), Contains("values: has no linear layer but its last"));
   CHECK_THROWS_WITH(named_network("lstm:values=fp8"), Contains("values: has no linear layer but its last"));
   CHECK_THROWS_WITH(

@@ -115,3 +115,64 @@ void adam(float* w, const float* g, float* m, float* v, std::int64_t n, cudaStre
 }
 
 }  // namespace plimsoll::launch
+
+// Tensors in 8 bits a number with one scale each, for products: what through_8_bits of
+// validate/reference/elementwise.cpp rounds to.
+namespace plimsoll::launch {
+namespace {
+
+constexpr unsigned most_parts = block_threads;  ///< which one block then takes together
+
+/// The largest magnitude of each of so many blocks' share.
+template <class Number>
+__global__ void largest_magnitude_kernel(const Number* x, std::int64_t n, std::int64_t blocks, float* largest) {
+  __shared__ float found[block_threads];
+  const std::int64_t all = blocks * block_threads;
+  float own = 0;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * block_threads + threadIdx.x; i < n; i += all) {
+    const float number = as_float(x[i]), size = number < 0 ? -number : number;
+    if (size > own) own = size;  // what is no number is not
+  }
+  found[threadIdx.x] = own;
+  __syncthreads();
+  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half && found[threadIdx.x + half] > found[threadIdx.x]) {
+      found[threadIdx.x] = found[threadIdx.x + half];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) largest[blockIdx.x] = found[0];
+}
+
+template <class Number>
+void find_largest(const Number* x, std::int64_t n, float* parts, float* largest, cudaStream_t stream) {
+  constexpr std::int64_t of_block = std::int64_t{8} * block_threads;
+  const std::int64_t blocks = std::min<std::int64_t>(most_parts, (n + of_block - 1) / of_block);
+  launch_blocks(largest_magnitude_kernel<Number>, static_cast<unsigned>(blocks), block_threads, stream, x, n, blocks,
+                parts);
+  launch_blocks(largest_magnitude_kernel<float>, 1, block_threads, stream, static_cast<const float*>(parts), blocks,
+                std::int64_t{1}, largest);
+}
+
+}  // namespace
+
+std::int64_t scaling_scratch() {
+  return static_cast<std::int64_t>((2 + most_parts) * sizeof(float));
+}
+
+template <class Number, class Eight>
+void scale_to_8_bits(const Number* x, RowSizes s, bool turned, float* scaling, Eight* y, cudaStream_t stream) {
+  float* largest = scaling + 1;
+  find_largest(x, s.rows * s.columns, scaling + 2, largest, stream);
+  for_each(s.rows * s.columns, stream, [=] __device__(std::int64_t k) {
+    const float scale = plimsoll::scale_to_8_bits<Eight>(*largest);
+    const std::int64_t i = turned ? k % s.rows * s.columns + k / s.rows : k;
+    y[k] = stored_as<Eight>(as_float(x[i]) * scale);
+    if (k == 0) *scaling = 1.0F / scale;
+  });
+}
+template void scale_to_8_bits(const Bf16*, RowSizes, bool, float*, E4m3*, cudaStream_t);
+template void scale_to_8_bits(const Bf16*, RowSizes, bool, float*, E5m2*, cudaStream_t);
+template void scale_to_8_bits(const float*, RowSizes, bool, float*, E4m3*, cudaStream_t);
+
+}  // namespace plimsoll::launch

@@ -11,6 +11,9 @@ CudaKernel linear_input_gradient(const Graph&, const Op&, const Libraries&);
 CudaKernel linear_weight_gradient(const Graph&, const Op&, const Libraries&);
 CudaKernel lstm_state_gradient(const Graph&, const Op&, const Libraries&);
 
+// --- product_kernels.cpp, in fp8: of a linear layer, or of one of its gradients
+CudaKernel product_in_fp8(const Graph&, const Op&, const Libraries&);
+
 // --- attention_kernels.cpp: cuBLASLt
 CudaKernel attention_scores(const Graph&, const Op&, const Libraries&);
 CudaKernel attention_values(const Graph&, const Op&, const Libraries&);

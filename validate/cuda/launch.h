@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "validate/networks/fp8.h"
 #include "validate/reference/compression.h"
 #include "validate/reference/decoder_layers.h"
 #include "validate/reference/experts.h"
@@ -53,6 +54,13 @@ void scatter_heads(const Number* heads, const HeadRows&, Number* x, cudaStream_t
 void sgd(float* w, const float* g, std::int64_t n, cudaStream_t);
 void momentum(float* w, const float* g, float* v, std::int64_t n, cudaStream_t);
 void adam(float* w, const float* g, float* m, float* v, std::int64_t n, cudaStream_t);
+
+// --- elementwise.cu, in 8 bits
+std::int64_t scaling_scratch();  ///< bytes
+/// Rows of numbers to 8 bits with the scale of their largest magnitude, or `turned`: y is (columns, rows). `scaling`
+/// begins with what scales back.
+template <class Number, class Eight>
+void scale_to_8_bits(const Number* x, RowSizes, bool turned, float* scaling, Eight* y, cudaStream_t);
 
 // --- normalization.cu: statistics are found anew from x each time; `scratch` as large as they say
 std::int64_t column_sums_scratch(RowSizes);  ///< bytes, as all of these

@@ -54,7 +54,7 @@ MatrixProduct::Layout MatrixProduct::layout_of(const StoredMatrix& m, const Prod
 /// c = a b by rows is c^T = b^T a^T by columns: its first factor is our second.
 MatrixProduct::MatrixProduct(const ProductShape& shape, const Libraries& libraries)
     : a_(layout_of(shape.a, shape, shape.numbers)),
-      b_(layout_of(shape.b, shape, shape.numbers)),
+      b_(layout_of(shape.b, shape, shape.of_b.value_or(shape.numbers))),
       c_(layout_of(shape.c, shape, shape.made.value_or(shape.numbers))),
       alpha_(shape.alpha),
       has_bias_(shape.has_bias) {
@@ -83,7 +83,15 @@ MatrixProduct::MatrixProduct(const ProductShape& shape, const Libraries& librari
     return;
   }
   throw CudaError("cuBLASLt has no algorithm for a product that makes " + std::to_string(shape.c.rows) + " x " +
-                  std::to_string(shape.c.columns) + " numbers");
+                  std::to_string(shape.c.columns) + " numbers" +
+                  (shape.of_b ? " in fp8, which GPUs have from compute capability 8.9 on" : ""));
+}
+
+void MatrixProduct::run_scaled(const ScaledNumbers& a, const ScaledNumbers& b, void* c, const void* bias, void* scratch,
+                               const Queue& queue) const {
+  set(*desc_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(b.scale));
+  set(*desc_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(a.scale));
+  run(a.numbers, b.numbers, c, bias, scratch, queue);
 }
 
 void MatrixProduct::run(const void* a, const void* b, void* c, const void* bias, void* scratch,

@@ -21,7 +21,14 @@ struct ProductShape {
   float alpha = 1;
   bool has_bias = false;                    ///< a row that is added to every row of c
   cudaDataType_t numbers = CUDA_R_32F;      ///< of a, b and the bias; sums are fp32
+  std::optional<cudaDataType_t> of_b = {};  ///< where that is another; in 8 bits the bias is as c
   std::optional<cudaDataType_t> made = {};  ///< of c, where that is another
+};
+
+/// Numbers of 8 bits, and on the device by what they are multiplied.
+struct ScaledNumbers {
+  const void* numbers;
+  const float* scale;
 };
 
 class MatrixProduct {
@@ -29,6 +36,8 @@ class MatrixProduct {
   MatrixProduct(const ProductShape&, const Libraries&);
 
   void run(const void* a, const void* b, void* c, const void* bias, void* scratch, const Queue&) const;
+  void run_scaled(const ScaledNumbers& a, const ScaledNumbers& b, void* c, const void* bias, void* scratch,
+                  const Queue&) const;
   Bytes scratch() const { return scratch_for(workspace_); }
 
  private:

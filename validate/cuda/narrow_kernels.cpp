@@ -5,6 +5,7 @@
 
 #include "sim/core/op_attribute.h"
 #include "sim/core/op_kind.h"
+#include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
 #include "validate/networks/narrow_values.h"
 #include "validate/networks/wide_op.h"
@@ -76,7 +77,8 @@ CudaKernel with_rounded_parameters(const Graph& graph, const Op& op, CudaKernel 
 
 std::optional<CudaKernel> narrow_cuda_kernel(const Graph& graph, const Op& op, const Libraries& libraries,
                                              CudaKernelMaker make) {
-  if (!bfloat_use(op) || multiplies_8_bits(op)) return std::nullopt;
+  if (!bfloat_use(op)) return std::nullopt;
+  if (multiplies_8_bits(op)) return cuda_kernels::product_in_fp8(graph, op, libraries);
   if (!is_in_fp32_alone(*network_kind(op.kind))) {
     try {
       return make(graph, op, libraries);

@@ -4,10 +4,12 @@
 #include <memory>
 
 #include "sim/core/op_attribute.h"
+#include "sim/core/op_kind.h"
 #include "validate/cuda/kernel_makers.h"
 #include "validate/cuda/launch.h"
 #include "validate/cuda/matrix_product.h"
 #include "validate/cuda/narrow_kernels.h"
+#include "validate/networks/narrow_values.h"
 #include "validate/networks/network.h"
 
 namespace plimsoll::cuda_kernels {
@@ -108,6 +110,97 @@ CudaKernel lstm_state_gradient(const Graph& graph, const Op& op, const Libraries
                       },
                       hidden.scratch};
   });
+}
+
+}  // namespace plimsoll::cuda_kernels
+
+// Linear layers whose products are in fp8: both operands are rounded to 8 bits in the scratch, with a scale a tensor
+// that stays on the device, so that the host waits for nothing. cuBLASLt multiplies such numbers only as rows of the
+// first by rows of the second: what lies otherwise is turned when it is rounded.
+namespace plimsoll::cuda_kernels {
+namespace {
+
+struct RoundedOperand {
+  std::size_t input;
+  RowSizes sizes;  ///< as they lie in the op's input
+  bool turned;
+  In8Bits form;
+  bool is_narrow;  ///< bf16, else fp32
+  Bytes codes, scaling;
+
+  RoundedOperand(const Graph& graph, const Op& op, std::size_t i, bool turns, Bytes& scratch)
+      : input(i),
+        sizes(row_sizes(graph[op.inputs[i]])),
+        turned(turns),
+        form(*rounded_operand(op, i)),
+        is_narrow(is_bf16(graph[op.inputs[i]])),
+        codes(scratch),
+        scaling(codes + aligned(Bytes{sizes.rows * sizes.columns})) {
+    scratch = scaling + aligned(Bytes{launch::scaling_scratch()});
+  }
+
+  /// As the product takes it.
+  StoredMatrix matrix() const {
+    const std::int64_t rows = turned ? sizes.columns : sizes.rows, columns = turned ? sizes.rows : sizes.columns;
+    return {rows, columns, columns};
+  }
+  cudaDataType_t type() const { return form == In8Bits::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2; }
+  void* codes_in(const KernelArguments& a) const { return static_cast<std::byte*>(a.scratch) + codes.count; }
+  float* scaling_in(const KernelArguments& a) const {
+    return static_cast<float*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + scaling.count));
+  }
+
+  void round(const KernelArguments& a, cudaStream_t stream) const {
+    if (form == In8Bits::e5m2) return round_to<Bf16, E5m2>(a, stream);
+    is_narrow ? round_to<Bf16, E4m3>(a, stream) : round_to<float, E4m3>(a, stream);
+  }
+
+ private:
+  template <class Number, class Eight>
+  void round_to(const KernelArguments& a, cudaStream_t stream) const {
+    launch::scale_to_8_bits(a.in_as<Number>(input), sizes, turned, scaling_in(a), static_cast<Eight*>(codes_in(a)),
+                            stream);
+  }
+};
+
+}  // namespace
+
+CudaKernel product_in_fp8(const Graph& graph, const Op& op, const Libraries& libraries) {
+  const OpKind kind = *network_kind(op.kind);
+  const bool is_of_weight = kind == OpKind::linear_weight_gradient;
+  Bytes scratch;
+  const RoundedOperand first(graph, op, 0, is_of_weight, scratch),
+      second(graph, op, 1, kind != OpKind::linear_input_gradient, scratch);
+  const bool has_bias = kind == OpKind::linear && op.inputs.size() > 2;
+  const Bytes bias = scratch;
+  const std::int64_t results = second.matrix().rows;
+  if (has_bias) scratch += aligned(Bytes{2 * results});
+  StoredMatrix turned = second.matrix();
+  turned.transposed = true;
+  const auto product =
+      std::make_shared<const MatrixProduct>(ProductShape{.a = first.matrix(),
+                                                         .b = turned,
+                                                         .c = {first.matrix().rows, results, results},
+                                                         .has_bias = has_bias,
+                                                         .numbers = first.type(),
+                                                         .of_b = second.type(),
+                                                         .made = is_of_weight ? CUDA_R_32F : CUDA_R_16BF},
+                                            libraries);
+  const bool has_bias_gradient = op.outputs.size() > 1;
+  const Bytes sums{has_bias_gradient ? launch::column_sums_scratch(second.sizes) : 0};
+  return {[=](const KernelArguments& a, const Queue& queue) {
+            first.round(a, queue.stream);
+            second.round(a, queue.stream);
+            auto* rounded_bias =
+                static_cast<Bf16*>(static_cast<void*>(static_cast<std::byte*>(a.scratch) + bias.count));
+            if (has_bias) launch::narrow(a.in(2), results, rounded_bias, queue.stream);
+            product->run_scaled({first.codes_in(a), first.scaling_in(a)}, {second.codes_in(a), second.scaling_in(a)},
+                                a.outputs[0], has_bias ? rounded_bias : nullptr,
+                                static_cast<std::byte*>(a.scratch) + scratch.count, queue);
+            if (!has_bias_gradient) return;  // the scratch is free now
+            launch::column_sums(a.in_as<Bf16>(1), second.sizes, a.scratch, a.out(1), queue.stream);
+          },
+          std::max(scratch + product->scratch(), sums)};
 }
 
 }  // namespace plimsoll::cuda_kernels

@@ -155,9 +155,6 @@ void check_combination(std::string_view reference, const Settings& s) {
   if (s.view == 0 && s.training.updates != Optimizer::none) {
     throw InputError(located(reference, {}, "updates", "only of view=graph; a chain's updates follow --optimizer"));
   }
-  if (s.values == 2 && s.kernels != 0) {
-    throw InputError(located(reference, {}, "values", "CUDA kernels have no products in fp8; kernels=cpu has"));
-  }
 }
 
 void take_values(std::string_view reference, const Settings& s, Network& network) {
