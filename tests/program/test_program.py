@@ -71,7 +71,7 @@ class Cases(unittest.TestCase):
     def test_files_to_start_from_are_accepted(self):
         """By each command that reads them, else nothing would be tried behind the reader; what they are refused for is said here."""
         refused = ("has no 'adam'", "no disk", "nowhere.yaml", "calibrating needs one device",
-                   "differ in more than backward_s and kept_bytes", "shares a device with others")
+                   "differ in more than backward_s and kept_bytes", "shares a device with others", "operators without shapes")
         with tempfile.TemporaryDirectory() as made:
             readers.prepare(sys.argv[1], made)
             for reader in readers.READERS:
