@@ -352,12 +352,16 @@ class Slurm(Machines):
 
     def test_array_merge_and_a_killed_task(self):
         self.experiment.write_text(EXPERIMENT.replace("uniform:{6..9}", "random:stages={60..62},seed=1"))
-        array = self.submitted()
-        results = self.folder / "out/shards/results.2-of-3.jsonl"
-        self.wait_until(lambda: results.exists() and results.read_bytes().count(b"\n") >= 5)
-        self.slurm("scancel", "--signal=KILL", "--full", f"{array}_2")
-        self.wait_for_all_jobs()
-        there = self.merged_rows()
+        for _ in range(4):  # on a busy machine a task may have answered all before the signal comes
+            array = self.submitted()
+            results = self.folder / "out/shards/results.2-of-3.jsonl"
+            self.wait_until(lambda: results.exists() and results.read_bytes().count(b"\n") >= 5)
+            self.slurm("scancel", "--signal=KILL", "--full", f"{array}_2")
+            self.wait_for_all_jobs()
+            there = self.merged_rows()
+            if len(there) < 96:
+                break
+            shutil.rmtree(self.folder / "out")
         self.assertTrue(64 + 5 <= len(there) < 96, self.logs())
         self.submitted()
         self.wait_for_all_jobs()
