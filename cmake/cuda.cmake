@@ -63,9 +63,9 @@ if(PLIMSOLL_HAS_CUDA)
                          "$<$<BOOL:${PLIMSOLL_WERROR}>:--Werror=all-warnings;-Xcompiler=-Werror>")
   target_link_libraries(plimsoll_cuda_kernels PUBLIC CUDA::cudart_static)
 
-  set(cuda_folders validate/cuda)
+  set(cuda_folders validate/cuda validate/cuda/memory)
   set(issuing attention_kernels convolution_kernels cuda_error cuda_kernel cuda_machine cuda_network cuda_rates cuda_replay
-      decoder_kernels expert_kernels library_places matrix_product narrow_kernels own_kernels product_kernels)
+      decoder_kernels expert_kernels library_places matrix_product memory/run_rooms narrow_kernels own_kernels product_kernels)
   set(cuda_headers ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
   if(PLIMSOLL_HAS_NCCL)
     list(APPEND cuda_folders validate/cuda/ranks)
