@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -128,6 +129,15 @@ std::size_t repetitions_of(const CalibrateArguments& arguments) {
       fmt::format("--repetitions: expected a whole number from 1 to 10000, found '{}'", arguments.repetitions));
 }
 
+/// Says what is measured next, until Ctrl-C has come.
+std::function<bool(const std::string&)> proceed_until(const Interruption& interruption) {
+  return [&interruption](const std::string& next) {
+    if (interruption.asked()) return false;
+    std::cerr << "measuring " << next << '\n';
+    return true;
+  };
+}
+
 /// What ranks of this machine exchange, as the platform's model has it beside it.
 int measure_collectives(const CalibrateArguments& arguments) {
   if (arguments.of.empty()) {
@@ -136,11 +146,7 @@ int measure_collectives(const CalibrateArguments& arguments) {
   const std::size_t repetitions = repetitions_of(arguments);
   const Platform platform = load_platform(arguments.of);
   const Interruption interruption;
-  const auto proceed = [&](const std::string& next) {
-    if (interruption.asked()) return false;
-    std::cerr << "measuring " << next << '\n';
-    return true;
-  };
+  const auto proceed = proceed_until(interruption);
   std::vector<Bytes> sizes{Bytes{1 << 16}, Bytes{1 << 20}, Bytes{1 << 24}};
   if (arguments.backend.backend != "cpu") sizes.emplace_back(Bytes{1 << 28});
   const auto measured = measured_exchanges(*make_backend(arguments.backend), platform, sizes, repetitions, proceed);
@@ -208,11 +214,7 @@ int run_calibrate(const CalibrateArguments& arguments, const std::string& comman
   }
   const Platform shape = load_platform(arguments.platform);
   const Interruption interruption;
-  const auto proceed = [&](const std::string& next) {
-    if (interruption.asked()) return false;
-    std::cerr << "measuring " << next << '\n';
-    return true;
-  };
+  const auto proceed = proceed_until(interruption);
   const std::unique_ptr<Backend> backend =
       arguments.trace.empty() ? make_backend(arguments.backend) : make_backend(arguments.trace, arguments.backend);
   const std::optional<MachineRates> rates =
